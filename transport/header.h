@@ -35,6 +35,7 @@ inline constexpr std::uint8_t kMessageKinds = 12;
 namespace flag {
 inline constexpr std::uint8_t kPointToPoint = 1;  // sequence counts per source, destination and tag
 inline constexpr std::uint8_t kUncredited = 2;    // sent on a want: its landing returns no credit
+inline constexpr std::uint8_t kStarved = 4;       // the sender has no block to stage in: say what you want
 }  // namespace flag
 
 struct Header {
@@ -45,7 +46,7 @@ struct Header {
   std::uint64_t group = 0;
   std::uint64_t sequence = 0;
   std::uint64_t tag = 0;
-  std::uint64_t length = 0;        // bytes of the whole message, header excluded
+  std::uint64_t length = 0;        // bytes of the whole message that this is a segment of
   std::uint64_t fingerprint = 0;   // of what must be equal on all ranks
   MessageKind kind = MessageKind::invalid;
   std::uint8_t flags = 0;

@@ -32,6 +32,7 @@ struct TransportTraits {
   BulkMode bulk = BulkMode::messages;
   std::size_t receive_slots = 256;   // messages that may arrive before the next poll, over all peers
   std::size_t blocks = 64;           // kBlockBytes each, in the pool
+  bool rings_doorbell = false;       // arrivals wake a sleeping engine through its Doorbell
 };
 
 /// A piece of the transport's own memory of kBlockBytes: staging for what leaves, landing for what arrives. Value; the pool

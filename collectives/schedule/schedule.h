@@ -64,11 +64,12 @@ struct Index {
 
 /// Which memory a step reads or writes. In place, `input` and `output` are the same memory.
 enum class Space : std::uint8_t { none, input, output, scratch };
+[[nodiscard]] std::string_view name_of(Space space);
 
 /// `extent` neighbouring chunks of a space, from `first` on.
 struct Chunk {
   Space space = Space::none;
-  Index first;
+  Index first{};
   Index extent{1, 0, Growth::linear};
   friend bool operator==(const Chunk&, const Chunk&) = default;
 };
@@ -79,8 +80,10 @@ enum class StepKind : std::uint8_t {
   reduce,   // receives `fan` messages and combines them, with the local source, into target in one pass
   copy,     // source -> target, local
 };
+[[nodiscard]] std::string_view name_of(StepKind kind);
 
-/// Which instances of an earlier (or the same) step must be complete.
+/// Which instances of an earlier (or the same) step must be complete. The step may belong to an earlier phase; iterations
+/// are then compared by number. An instance that does not exist (skipped phase, fewer iterations) counts as complete.
 enum class Scope : std::uint8_t {
   none,
   same,      // the instance of the same iteration
@@ -88,6 +91,7 @@ enum class Scope : std::uint8_t {
   last,      // that of its phase's last iteration
   all,       // every instance of it
 };
+[[nodiscard]] std::string_view name_of(Scope scope);
 struct After {
   std::uint8_t step = 0;  // index into Schedule::steps
   Scope scope = Scope::none;
@@ -104,10 +108,10 @@ struct Step {
   /// rank itself, the local source is the operand; if no position is, the local source comes after the last one.
   /// Operands are combined in the order of the positions: the expression tree is fixed by the schedule.
   std::uint32_t fan = 1;
-  Index peer;
-  Index label;
-  Chunk source;  // send, copy, reduce (local operand; Space::none: there is none)
-  Chunk target;  // receive, reduce, copy
+  Index peer{};
+  Index label{};  // reduce: of all messages of the iteration
+  Chunk source{};  // send, copy, reduce (local operand; Space::none: there is none)
+  Chunk target{};  // receive, reduce, copy
   std::array<After, 3> after{};
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -117,6 +121,14 @@ struct Phase {
   std::uint8_t first_step = 0;
   std::uint8_t step_count = 0;
   friend bool operator==(const Phase&, const Phase&) = default;
+};
+
+/// Instances of a schedule by their place in issue order: first, first + stride, ... (`count` of them).
+struct InstanceRange {
+  std::size_t first = 0;
+  std::size_t stride = 1;
+  std::size_t count = 0;
+  friend bool operator==(const InstanceRange&, const InstanceRange&) = default;
 };
 
 inline constexpr std::size_t kMaxSteps = 8;
@@ -141,6 +153,12 @@ struct Schedule {
 
   [[nodiscard]] Rank peer_at(const Step& step, std::int64_t i) const;
   [[nodiscard]] std::uint32_t chunk_at(const Index& index, std::int64_t i) const;
+  /// First chunk of `chunk` in iteration i, modulo the number of chunks of its space.
+  [[nodiscard]] std::uint32_t chunk_at(const Chunk& chunk, std::int64_t i) const;
+  /// Number of chunks of a space: `chunks`, 1 or `scratch_chunks`, by collective.
+  [[nodiscard]] std::uint32_t chunks_in(Space space) const;
+  /// The instances that `after`, as written in iteration i of a step, waits for.
+  [[nodiscard]] InstanceRange awaited(const After& after, std::int64_t i) const;
   /// Number of instances over all phases.
   [[nodiscard]] std::size_t instances() const;
   /// A stable 64-bit hash of the whole value: two ranks' records name the same schedule iff their hashes agree.

@@ -43,6 +43,15 @@ class IntrusiveList {
     head_.previous = &link;
   }
 
+  void push_front(T& element) {
+    auto& link = static_cast<ListLink<Tag>&>(element);
+    NEURON_CHECK(!link.is_linked(), "element is already in a list");
+    link.next = head_.next;
+    link.previous = &head_;
+    head_.next->previous = &link;
+    head_.next = &link;
+  }
+
   T* pop_front() {
     if (is_empty()) return nullptr;
     T& element = front();

@@ -13,10 +13,8 @@
 namespace neuron {
 
 Doorbell::Doorbell() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  NEURON_CHECK(descriptor_ >= 0, "eventfd failed: too many open files? Raise `ulimit -n`");
+  NEURON_CHECK(descriptor_.is_valid(), "eventfd failed: too many open files? Raise `ulimit -n`");
 }
-
-Doorbell::~Doorbell() { ::close(descriptor_); }
 
 void Doorbell::ring(int descriptor) {
   const std::uint64_t one = 1;
@@ -25,30 +23,28 @@ void Doorbell::ring(int descriptor) {
 
 void Doorbell::silence() const {
   std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = ::read(descriptor_, &count, sizeof count);
+  [[maybe_unused]] const auto got = ::read(descriptor_.number(), &count, sizeof count);
 }
 
 WaitSet::WaitSet() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-  NEURON_CHECK(epoll_ >= 0, "epoll_create1 failed: too many open files? Raise `ulimit -n`");
+  NEURON_CHECK(epoll_.is_valid(), "epoll_create1 failed: too many open files? Raise `ulimit -n`");
 }
-
-WaitSet::~WaitSet() { ::close(epoll_); }
 
 void WaitSet::add(int descriptor) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = descriptor;
-  NEURON_CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event) == 0, "epoll_ctl(ADD) failed");
+  NEURON_CHECK(epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, descriptor, &event) == 0, "epoll_ctl(ADD) failed");
 }
 
-void WaitSet::remove(int descriptor) { epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor, nullptr); }
+void WaitSet::remove(int descriptor) { epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, descriptor, nullptr); }
 
 bool WaitSet::wait(Nanoseconds timeout) {
   std::array<epoll_event, 8> events{};
   timespec limit{};
   limit.tv_sec = timeout / kSecond;
   limit.tv_nsec = timeout % kSecond;
-  const int ready = epoll_pwait2(epoll_, events.data(), static_cast<int>(events.size()), timeout == kNever ? nullptr : &limit,
+  const int ready = epoll_pwait2(epoll_.number(), events.data(), static_cast<int>(events.size()), timeout == kNever ? nullptr : &limit,
                                  nullptr);
   interrupted_ = ready < 0 && errno == EINTR;
   return ready > 0;

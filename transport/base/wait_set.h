@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "transport/base/clock.h"
+#include "transport/base/descriptor.h"
 
 namespace neuron {
 
@@ -12,26 +13,24 @@ namespace neuron {
 class Doorbell {
  public:
   Doorbell();
-  ~Doorbell();
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
 
-  void ring() const { ring(descriptor_); }
+  void ring() const { ring(descriptor()); }
   /// Rings the doorbell of another process through the descriptor that it handed over.
   static void ring(int descriptor);
   /// Takes all rings so far.
   void silence() const;
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] int descriptor() const { return descriptor_.number(); }
 
  private:
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 /// epoll over the doorbell and the transports' descriptors. A resource; one thread waits at a time.
 class WaitSet {
  public:
   WaitSet();
-  ~WaitSet();
   WaitSet(const WaitSet&) = delete;
   WaitSet& operator=(const WaitSet&) = delete;
 
@@ -43,7 +42,7 @@ class WaitSet {
   [[nodiscard]] bool was_interrupted() const { return interrupted_; }
 
  private:
-  int epoll_;
+  Descriptor epoll_;
   bool interrupted_ = false;
 };
 

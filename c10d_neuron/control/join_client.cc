@@ -1,0 +1,191 @@
+#include "c10d_neuron/control/join_client.h"
+
+#include <deque>
+#include <mutex>
+
+#include <boost/asio/steady_timer.hpp>
+#include <grpcpp/grpcpp.h>
+
+#include "c10d_neuron/control/addresses.h"
+#include "c10d_neuron/control/handshake.h"
+#include "c10d_neuron/control/join_server.h"
+#include "transport/base/hmac.h"
+
+namespace neuron::control {
+namespace {
+
+constexpr auto kDialPatience = std::chrono::seconds(3);
+
+std::shared_ptr<grpc::Channel> make_channel(const std::string& address, std::uint16_t port) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // http_proxy is for the web, not for the job's hosts
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+  const bool is_v6 = address.find(':') != std::string::npos;
+  return grpc::CreateCustomChannel((is_v6 ? "ipv6:" : "ipv4:") + endpoint_text(address, port),
+                                   grpc::InsecureChannelCredentials(), arguments);
+}
+
+/// gRPC wraps the error of the socket in several layers; the innermost says what happened.
+std::string innermost(const std::string& message) {
+  const auto position = message.rfind(": ");
+  return position == std::string::npos ? message : message.substr(position + 2);
+}
+
+class Stream final : public JoinClient,
+                     public grpc::ClientBidiReactor<proto::FromLeader, proto::ToLeader>,
+                     public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(Runtime& runtime, std::shared_ptr<grpc::Channel> channel, std::uint64_t generation, std::string token,
+         Events events)
+      : mailbox_(runtime.mailbox),
+        stub_(proto::Rendezvous::NewStub(std::move(channel))),
+        generation_(generation),
+        token_(std::move(token)),
+        events_(std::move(events)),
+        patience_(std::make_unique<boost::asio::steady_timer>(runtime.io)) {}
+
+  void start() {
+    alive_ = shared_from_this();
+    patience_->expires_after(kDialPatience);
+    patience_->async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (error || self->admitted_) return;
+      self->late_ = true;
+      self->context_.TryCancel();
+    });
+    stub_->async()->Join(&context_, this);
+    StartRead(&incoming_);
+    StartCall();
+  }
+
+  void say(proto::FromLeader message) override {
+    if (done_) return;
+    queue_.push_back(std::move(message));
+    if (queue_.size() == 1) StartWrite(&queue_.front());
+  }
+
+  void cancel() override {
+    detach();
+    context_.TryCancel();
+  }
+
+  void detach() override {
+    events_ = {};
+    patience_.reset();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    mailbox_->post([self = shared_from_this()] {
+      self->on_message();
+      if (!self->done_) self->StartRead(&self->incoming_);
+    });
+  }
+
+  void OnWriteDone(bool ok) override {
+    mailbox_->post([self = shared_from_this(), ok] {
+      self->queue_.pop_front();
+      if (ok && !self->done_ && !self->queue_.empty()) self->StartWrite(&self->queue_.front());
+    });
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    const auto keep = shared_from_this();
+    if (!mailbox_->post([self = keep, status] { self->on_done(status); })) alive_.reset();
+  }
+
+ private:
+  void on_message() {
+    if (incoming_.has_challenge()) return on_challenge(incoming_.challenge());
+    if (incoming_.has_proof()) return on_proof(incoming_.proof());
+    const auto on_message = events_.on_message;  // which may detach itself
+    if (admitted_ && on_message) on_message(incoming_);
+  }
+
+  void on_challenge(const proto::Challenge& challenge) {
+    if (challenge.generation() != generation_ || challenge.complete()) {
+      stale_ = true;
+      return context_.TryCancel();
+    }
+    server_nonce_ = challenge.nonce();
+    proto::FromLeader message;
+    message.mutable_proof()->set_nonce(nonce_);
+    message.mutable_proof()->set_mac(proof(token_, kLeaderRole, generation_, nonce_, server_nonce_, 0, 0));
+    say(std::move(message));
+  }
+
+  void on_proof(const proto::Proof& given) {
+    const auto right = proof(token_, kServerRole, generation_, server_nonce_, nonce_, 0, 0);
+    if (server_nonce_.empty() || !equal_in_constant_time(right, given.mac())) return context_.TryCancel();
+    admitted_ = true;
+    patience_.reset();
+    if (const auto on_admitted = events_.on_admitted) on_admitted();
+  }
+
+  void on_done(const grpc::Status& status) {
+    done_ = true;
+    patience_.reset();
+    if (const auto on_end = std::exchange(events_, {}).on_end) {
+      if (stale_) {
+        on_end(End::stale, "it serves another join, or this one is over");
+      } else if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
+        on_end(End::refused, status.error_message());
+      } else if (late_) {
+        on_end(End::unreachable, "no answer within 3 s");
+      } else if (status.ok()) {
+        on_end(End::over, "");
+      } else {
+        on_end(End::unreachable, innermost(status.error_message()));
+      }
+    }
+    alive_.reset();
+  }
+
+  std::shared_ptr<Mailbox> mailbox_;
+  grpc::ClientContext context_;
+  std::unique_ptr<proto::Rendezvous::Stub> stub_;
+  std::uint64_t generation_;
+  std::string token_;
+  Events events_;
+  std::unique_ptr<boost::asio::steady_timer> patience_;
+  std::string nonce_ = make_nonce();
+  std::string server_nonce_;
+  proto::ToLeader incoming_;
+  std::deque<proto::FromLeader> queue_;
+  bool admitted_ = false;
+  bool stale_ = false;
+  bool late_ = false;
+  bool done_ = false;
+  std::shared_ptr<Stream> alive_;  // until gRPC has said that it is done
+};
+
+}  // namespace
+
+std::shared_ptr<JoinClient> JoinClient::dial(Runtime& runtime, const std::string& address, std::uint16_t port,
+                                             std::uint64_t generation, const std::string& token, Events events) {
+  auto stream = std::make_shared<Stream>(runtime, make_channel(address, port), generation, token, std::move(events));
+  stream->start();
+  return stream;
+}
+
+Result<proto::StatusReply> ask_status(const std::string& join_key) {
+  proto::JoinKey key;
+  if (!key.ParseFromString(join_key) || key.addresses().empty()) {
+    return Status(Code::invalid_argument, "This is not the key of a join.");
+  }
+  const auto stub =
+      proto::Rendezvous::NewStub(make_channel(key.addresses(0), static_cast<std::uint16_t>(key.port())));
+  proto::StatusRequest request;
+  request.set_nonce(make_nonce());
+  request.set_mac(proof(key.token(), kAskerRole, key.generation(), request.nonce(), "", 0, 0));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  proto::StatusReply reply;
+  const auto status = stub->Status(&context, request, &reply);
+  if (status.ok()) return reply;
+  const bool is_refused = status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+  return Status(is_refused ? Code::refused : Code::unavailable, "Rank 0 at " + endpoint_text(key.addresses(0), static_cast<std::uint16_t>(key.port())) + " does not tell its status: " + innermost(status.error_message()) + ".");
+}
+
+}  // namespace neuron::control

@@ -1,0 +1,42 @@
+// JoinClient: a leader's stream to rank 0, over which the ranks of its host join.
+// A resource that lives until gRPC is done with it; `dial`, `say` and `cancel` on Control's thread, where the events are also
+// called. It ends with on_end, once, unless it is cancelled or detached, which its owner must do before the Runtime ends.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "c10d_neuron/control/control.grpc.pb.h"
+#include "c10d_neuron/control/runtime.h"
+#include "transport/base/status.h"
+
+namespace neuron::control {
+
+class JoinClient {
+ public:
+  enum class End : std::uint8_t {
+    unreachable,  // nobody answered, or the connection broke: try again
+    stale,        // another join, or one that is over
+    refused,      // rank 0 does not accept our token
+    over,         // everything was said
+  };
+  struct Events {
+    std::function<void()> on_admitted;
+    std::function<void(const proto::ToLeader&)> on_message;  // part, failure, progress
+    std::function<void(End, const std::string& why)> on_end;
+  };
+
+  static std::shared_ptr<JoinClient> dial(Runtime& runtime, const std::string& address, std::uint16_t port,
+                                          std::uint64_t generation, const std::string& token, Events events);
+  virtual ~JoinClient() = default;
+  virtual void say(proto::FromLeader message) = 0;
+  /// No event comes after either of these: `detach` lets the stream end by itself.
+  virtual void cancel() = 0;
+  virtual void detach() = 0;
+};
+
+/// Asks rank 0 for the state of the job. Blocks up to two seconds; any thread but Control's.
+Result<proto::StatusReply> ask_status(const std::string& join_key);
+
+}  // namespace neuron::control

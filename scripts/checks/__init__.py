@@ -1,0 +1,1 @@
+"""The project's own rules, checked: one module per rule, each with `check(root) -> list[Finding]`."""
