@@ -55,7 +55,7 @@ py::list traffic_of(const Engine& engine, const std::vector<std::int64_t>& globa
   return rows;
 }
 
-const char* name_of(FlightRecord::State state) {
+const char* state_name(FlightRecord::State state) {
   switch (state) {
     case FlightRecord::State::issued: return "issued";
     case FlightRecord::State::started: return "started";
@@ -66,7 +66,6 @@ const char* name_of(FlightRecord::State state) {
 }
 
 py::dict as_dict(const FlightRecord& record) {
-  using neuron::name_of;
   py::dict row;
   row["number"] = record.number;
   row["group"] = record.group;
@@ -86,7 +85,7 @@ py::dict as_dict(const FlightRecord& record) {
   row["segment_bytes"] = record.segment_bytes;
   row["topology"] = record.topology;
   row["schedule"] = record.schedule;
-  row["state"] = name_of(record.state);
+  row["state"] = state_name(record.state);
   row["issued_at_ns"] = record.issued_at;
   row["started_at_ns"] = record.started_at;
   row["finished_at_ns"] = record.finished_at;

@@ -8,7 +8,7 @@ jobs=${JOBS:-$(nproc)}
 # pip's cmake and ninja: Debian's are too old for a second reader of the presets, and differ from machine to machine.
 export PATH="$venv/bin:$PATH"
 # One cache for all clones of a machine: what is cached does not depend on where the clone lies.
-export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=1
+export CCACHE_BASEDIR=${CCACHE_BASEDIR-$root} CCACHE_NOHASHDIR=1
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # say WHAT...: a line for the reader.

@@ -109,6 +109,8 @@ class Transport {
   virtual void return_block(const Block& block) = 0;
   /// Pull: makes the block readable and names it; a new generation each time.
   virtual SharedBlock share(const Block& block) = 0;
+  /// Pull: `bytes` of a shared block were announced to `peer`; for traffic().
+  virtual void count_bulk(Rank /*peer*/, std::size_t /*bytes*/) {}
   /// Pull: the peer's bytes in place, or null when the reference is not inside a mapped arena of that peer.
   virtual const std::byte* view(Rank peer, const SharedBlock& block, std::size_t bytes) = 0;
   /// Pull: whether the owner still stands by that block; asked after the last read.

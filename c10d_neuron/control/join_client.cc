@@ -16,23 +16,6 @@ namespace {
 
 constexpr auto kDialPatience = std::chrono::seconds(3);
 
-std::shared_ptr<grpc::Channel> make_channel(const std::string& address, std::uint16_t port) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // http_proxy is for the web, not for the job's hosts
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
-  const bool is_v6 = address.find(':') != std::string::npos;
-  return grpc::CreateCustomChannel((is_v6 ? "ipv6:" : "ipv4:") + endpoint_text(address, port),
-                                   grpc::InsecureChannelCredentials(), arguments);
-}
-
-/// gRPC wraps the error of the socket in several layers; the innermost says what happened.
-std::string innermost(const std::string& message) {
-  const auto position = message.rfind(": ");
-  return position == std::string::npos ? message : message.substr(position + 2);
-}
-
 class Stream final : public JoinClient,
                      public grpc::ClientBidiReactor<proto::FromLeader, proto::ToLeader>,
                      public std::enable_shared_from_this<Stream> {
@@ -162,30 +145,28 @@ class Stream final : public JoinClient,
 
 }  // namespace
 
-std::shared_ptr<JoinClient> JoinClient::dial(Runtime& runtime, const std::string& address, std::uint16_t port,
-                                             std::uint64_t generation, const std::string& token, Events events) {
-  auto stream = std::make_shared<Stream>(runtime, make_channel(address, port), generation, token, std::move(events));
-  stream->start();
-  return stream;
+std::shared_ptr<grpc::Channel> channel_to(const std::string& address, std::uint16_t port) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // http_proxy is for the web, not for the job's hosts
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+  const bool is_v6 = address.find(':') != std::string::npos;
+  return grpc::CreateCustomChannel((is_v6 ? "ipv6:" : "ipv4:") + endpoint_text(address, port),
+                                   grpc::InsecureChannelCredentials(), arguments);
 }
 
-Result<proto::StatusReply> ask_status(const std::string& join_key) {
-  proto::JoinKey key;
-  if (!key.ParseFromString(join_key) || key.addresses().empty()) {
-    return Status(Code::invalid_argument, "This is not the key of a join.");
-  }
-  const auto stub =
-      proto::Rendezvous::NewStub(make_channel(key.addresses(0), static_cast<std::uint16_t>(key.port())));
-  proto::StatusRequest request;
-  request.set_nonce(make_nonce());
-  request.set_mac(proof(key.token(), kAskerRole, key.generation(), request.nonce(), "", 0, 0));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
-  proto::StatusReply reply;
-  const auto status = stub->Status(&context, request, &reply);
-  if (status.ok()) return reply;
-  const bool is_refused = status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
-  return Status(is_refused ? Code::refused : Code::unavailable, "Rank 0 at " + endpoint_text(key.addresses(0), static_cast<std::uint16_t>(key.port())) + " does not tell its status: " + innermost(status.error_message()) + ".");
+/// gRPC wraps the error of the socket in several layers; the innermost says what happened.
+std::string innermost(const std::string& message) {
+  const auto position = message.rfind(": ");
+  return position == std::string::npos ? message : message.substr(position + 2);
+}
+
+std::shared_ptr<JoinClient> JoinClient::dial(Runtime& runtime, const std::string& address, std::uint16_t port,
+                                             std::uint64_t generation, const std::string& token, Events events) {
+  auto stream = std::make_shared<Stream>(runtime, channel_to(address, port), generation, token, std::move(events));
+  stream->start();
+  return stream;
 }
 
 }  // namespace neuron::control

@@ -36,7 +36,9 @@ class JoinClient {
   virtual void detach() = 0;
 };
 
-/// Asks rank 0 for the state of the job. Blocks up to two seconds; any thread but Control's.
-Result<proto::StatusReply> ask_status(const std::string& join_key);
+/// To rank 0's service, without a proxy.
+std::shared_ptr<grpc::Channel> channel_to(const std::string& address, std::uint16_t port);
+/// What happened, out of the several layers of gRPC's messages.
+std::string innermost(const std::string& message);
 
 }  // namespace neuron::control

@@ -8,6 +8,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 
 #include "c10d_neuron/control/addresses.h"
+#include "c10d_neuron/control/job_status.h"
 #include "c10d_neuron/control/token.h"
 #include "c10d_neuron/control/wire.h"
 #include "transport/base/random.h"

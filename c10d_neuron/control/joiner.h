@@ -59,7 +59,4 @@ class Joiner {
   std::string waited_for_;
 };
 
-/// The store's key under which rank 0 says where to join.
-inline constexpr const char* kJoinKey = "c10d_neuron/join";
-
 }  // namespace neuron::control

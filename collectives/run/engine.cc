@@ -41,6 +41,8 @@ Engine::Impl::Impl(EngineOptions options)
   background_deep_.add(options_.doorbell->descriptor());
   background_deep_.add(background_bell_.descriptor());
   background_idle_.add(background_bell_.descriptor());
+  background_deep_.add(background_timer_.descriptor());
+  background_idle_.add(background_timer_.descriptor());
   for (Transport* transport : transports_of(options_)) {
     const int descriptor = transport->wait_descriptor();
     must_poll_ |= descriptor < 0 && !transport->traits().rings_doorbell;
@@ -99,7 +101,8 @@ Result<OperationRef> Engine::Impl::issue(const std::shared_ptr<CommunicatorState
   do {
     operation->next_submitted_ = head;
   } while (!submitted_.compare_exchange_weak(head, operation.get()));
-  if (urgency == Urgency::background || urgency == Urgency::soon) ring();
+  if (urgency == Urgency::background) ring();
+  if (urgency == Urgency::soon) ring_soon();
   return operation;
 }
 

@@ -13,6 +13,7 @@ constexpr Nanoseconds kLookUp = 100 * kMillisecond;      // Ctrl-C is checked so
 constexpr Nanoseconds kTick = 5 * kMillisecond;          // deadlines and questions
 constexpr Nanoseconds kWatch = 2 * kMillisecond;         // the background thread looks in while the engine is in use
 constexpr Nanoseconds kWatchFor = 20 * kMillisecond;     // and so long after
+constexpr Nanoseconds kSoon = 20 * kMicrosecond;         // how long the issuer of a send may take to wait for it
 constexpr Nanoseconds kPollActive = kMillisecond;        // providers without a wait object
 constexpr Nanoseconds kPollIdle = 20 * kMillisecond;
 constexpr Nanoseconds kLinger = kSecond;                 // for what has been sent and not yet left
@@ -103,6 +104,7 @@ WaitOutcome Engine::Impl::wait(Operation& operation, Nanoseconds until) {
 
 WaitOutcome Engine::Impl::drive(Operation& operation, Nanoseconds until, Nanoseconds look_up_at) {
   disarm();
+  if (is_timer_set_.load() && is_timer_set_.exchange(false)) background_timer_.stop();
   Nanoseconds idle_since = 0;
   while (true) {
     const bool moved = step();
@@ -120,23 +122,23 @@ WaitOutcome Engine::Impl::drive(Operation& operation, Nanoseconds until, Nanosec
       continue;
     }
     if (idle_since == 0) idle_since = now;
-    relax(idle_since, now, std::min({until, look_up_at, next_tick_}));
-    if (wait_set_.was_interrupted()) return WaitOutcome::look_up;
+    const auto wake = relax(idle_since, now, std::min({until, look_up_at, next_tick_}));
+    if (wake == WaitSet::Wake::signal) return WaitOutcome::look_up;
   }
 }
 
 /// Nothing happened: spin briefly, then yield, then block.
-void Engine::Impl::relax(Nanoseconds idle_since, Nanoseconds now, Nanoseconds until) {
+WaitSet::Wake Engine::Impl::relax(Nanoseconds idle_since, Nanoseconds now, Nanoseconds until) {
   if (now - idle_since < spin_) {
     if (yields_) {
       sched_yield();
     } else {
       pause_briefly();
     }
-    return;
+    return WaitSet::Wake::timeout;
   }
   const Nanoseconds limit = must_poll_ ? kPollActive : kNever;
-  block(std::clamp<Nanoseconds>(until - now, 0, limit));
+  return block(std::clamp<Nanoseconds>(until - now, 0, limit));
 }
 
 bool Engine::Impl::arm() {
@@ -152,14 +154,16 @@ void Engine::Impl::disarm() {
 }
 
 /// Sleeps with the baton in hand until something arrives, somebody rings or `timeout` has passed.
-void Engine::Impl::block(Nanoseconds timeout) {
+WaitSet::Wake Engine::Impl::block(Nanoseconds timeout) {
+  auto wake = WaitSet::Wake::readable;
   is_blocked_.store(true);
   if (submitted_.load() == nullptr && !has_inbox_.load() && arm()) {
-    wait_set_.wait(timeout);
+    wake = wait_set_.wait(timeout);
     disarm();
     options_.doorbell->silence();
   }
   is_blocked_.store(false);
+  return wake;
 }
 
 /// The holder, if it sleeps, looks at what has been submitted.
@@ -175,6 +179,14 @@ void Engine::Impl::wake_background() {
 void Engine::Impl::ring() {
   wake_driver();
   wake_background();
+}
+
+/// Rings a little later: who issues a send or receive usually waits for it at once, and then nobody else is needed.
+void Engine::Impl::ring_soon() {
+  wake_driver();
+  const Background state = background_state_.load();
+  if (state == Background::none || state == Background::awake || is_timer_set_.exchange(true)) return;
+  background_timer_.start(kSoon);
 }
 
 /// Gives the baton back so that the engine stays driven: to a sleeper, else to the background thread if there is work, else
@@ -204,8 +216,7 @@ void Engine::Impl::background() {
       background_state_.store(Background::idle);
       if (!baton_.try_take()) {
         background_idle_.wait(kNever);
-        background_bell_.silence();
-        background_state_.store(Background::awake);
+        hear_background_bell();
         continue;
       }
     }
@@ -257,8 +268,13 @@ void Engine::Impl::background_sleep() {
   const bool must_look_again = submitted_.load() != nullptr || has_inbox_.load();
   if (!must_look_again || woke_sleeper) {
     (in_use ? background_idle_ : background_deep_).wait(timeout);
-    background_bell_.silence();
   }
+  hear_background_bell();
+}
+
+void Engine::Impl::hear_background_bell() {
+  background_bell_.silence();
+  if (is_timer_set_.load() && is_timer_set_.exchange(false)) background_timer_.stop();
   background_state_.store(Background::awake);
 }
 

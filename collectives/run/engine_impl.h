@@ -58,8 +58,9 @@ class Engine::Impl final : public ExecutorHost {
   bool take_over();
   void drain_submissions();
   WaitOutcome drive(Operation& operation, Nanoseconds until, Nanoseconds look_up_at);
-  void relax(Nanoseconds idle_since, Nanoseconds now, Nanoseconds until);
-  void block(Nanoseconds timeout);
+  WaitSet::Wake relax(Nanoseconds idle_since, Nanoseconds now, Nanoseconds until);
+  WaitSet::Wake block(Nanoseconds timeout);
+  void ring_soon();
   bool arm();
   void disarm();
   void give_back();
@@ -69,6 +70,7 @@ class Engine::Impl final : public ExecutorHost {
   void background();
   void background_drive();
   void background_sleep();
+  void hear_background_bell();
   void drain_on_close();
 
   // engine_connect.cc
@@ -100,6 +102,8 @@ class Engine::Impl final : public ExecutorHost {
   std::atomic<Background> background_state_{Background::none};
   std::atomic<bool> stops_{false};
   Doorbell background_bell_;
+  Timer background_timer_;      // rings later, unless a waiter comes first
+  std::atomic<bool> is_timer_set_{false};
   WaitSet background_deep_;     // its bell, the engine's doorbell and the transports
   WaitSet background_idle_;     // its bell only
   std::thread background_thread_;

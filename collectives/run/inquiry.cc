@@ -11,6 +11,7 @@ namespace {
 
 constexpr Nanoseconds kLongestInterval = 1000 * kMillisecond;
 constexpr Nanoseconds kGathering = 200 * kMillisecond;  // for the last answers, once a deadline has passed
+constexpr std::size_t kAskedAbout = 8;                  // executions of a group
 constexpr Nanoseconds kLeaveGrace = 2 * kSecond;        // what a peer sent before it left may still arrive
 
 std::string seconds_text(Nanoseconds duration) {
@@ -118,9 +119,10 @@ void Executor::tick() {
   const Nanoseconds now = clock_.now();
   std::vector<Execution*> due;
   for (const auto& [id, group] : groups_) {
+    std::size_t place = 0;  // questions are asked about the oldest: the others wait for those
     group->active.for_each([&](Execution& execution) {
-      const Nanoseconds deadline = execution.operation->deadline_;
-      if (now >= execution.next_question || now >= deadline) due.push_back(&execution);
+      const bool asks = place++ < kAskedAbout && now >= execution.next_question;
+      if (asks || now >= execution.operation->deadline_) due.push_back(&execution);
     });
   }
   for (Execution* execution : due) {

@@ -34,11 +34,11 @@ def traffic(group: ProcessGroup | None = None) -> list[PeerTraffic]:
     Args:
         group: Only the members of this group; None for all ranks of the job. Counts are the process's, over all groups.
     """
-    from c10d_neuron import _C
+    from c10d_neuron._library import library
 
     # A process that has left a job and joined another has rows of both.
     sums: dict[tuple[int, str], PeerTraffic] = {}
-    for row in _C.traffic():
+    for row in library().traffic():
         key = (row["peer"], row["transport"])
         before = sums.get(key, PeerTraffic(*key, 0, 0, 0))
         counts = (row[name] + getattr(before, name) for name in ("messages", "bytes", "scheduled_bytes"))
@@ -59,16 +59,16 @@ def flight_records() -> list[dict[str, Any]]:
     hash), its state ("issued", "started", "done" or "failed"), times in nanoseconds, and its error. `c10d-neuron
     records` prints them when they are saved as JSON. Empty before the first process group of ours.
     """
-    from c10d_neuron import _C
+    from c10d_neuron._library import library
 
-    return _C.flight_records()
+    return library().flight_records()
 
 
 def knobs() -> str:
     """Every environment variable that c10d-neuron reads, as a Markdown document."""
-    from c10d_neuron import _C
+    from c10d_neuron._library import library
 
-    return _C.knobs_markdown()
+    return library().knobs_markdown()
 
 
 def __getattr__(name: str) -> str:

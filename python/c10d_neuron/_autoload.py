@@ -32,12 +32,13 @@ class _Creator:
 
     def __call__(self, options: Any, pg_options: Any) -> ProcessGroup:
         global _first_group_made
-        from c10d_neuron import _C
+        from c10d_neuron._library import library
 
+        create = library().create
         if not _first_group_made:
             _first_group_made = True
             say_who_serves(self.name, options.group_rank)
-        return _C.create(options, pg_options, self.name)
+        return create(options, pg_options, self.name)
 
 
 _creators = {name: _Creator(name) for name in (SHARED_NAME, ALWAYS_OURS)}

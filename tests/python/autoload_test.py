@@ -191,6 +191,18 @@ def test_creator_is_told_the_name_that_was_asked_for(interpreter):
     assert interpreter.output(world_of_one("neuron_fabric")).splitlines() == ["made as neuron_fabric"] * 2
 
 
+def test_first_init_says_what_to_do_when_the_library_cannot_be_loaded(interpreter):
+    code = """
+import sys
+sys.modules["c10d_neuron._C"] = None
+import torch.distributed as dist
+dist.init_process_group("neuron", store=dist.HashStore(), rank=0, world_size=1)
+"""
+    stderr = interpreter.run(code).stderr
+    assert "ImportError: The library of c10d-neuron cannot be loaded" in stderr
+    assert "run scripts/build" in stderr
+
+
 def test_first_init_is_silent_when_the_name_is_ours_alone(interpreter):
     assert "is served" not in interpreter.run(world_of_one("neuron")).stderr
 

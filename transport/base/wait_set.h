@@ -27,6 +27,22 @@ class Doorbell {
   Descriptor descriptor_;
 };
 
+/// A timerfd that fires once. A resource; any thread.
+class Timer {
+ public:
+  Timer();
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  /// Becomes readable after `delay` and stays so until stop().
+  void start(Nanoseconds delay) const;
+  void stop() const { start(0); }
+  [[nodiscard]] int descriptor() const { return descriptor_.number(); }
+
+ private:
+  Descriptor descriptor_;
+};
+
 /// epoll over the doorbell and the transports' descriptors. A resource; one thread waits at a time.
 class WaitSet {
  public:
@@ -36,14 +52,12 @@ class WaitSet {
 
   void add(int descriptor);
   void remove(int descriptor);
-  /// Blocks until a descriptor is readable, `timeout` has passed or a signal came. True when something is readable.
-  bool wait(Nanoseconds timeout);
-  /// Whether the last wait ended by a signal (EINTR).
-  [[nodiscard]] bool was_interrupted() const { return interrupted_; }
+  enum class Wake : std::uint8_t { readable, timeout, signal };
+  /// Blocks until a descriptor is readable, `timeout` has passed or a signal came.
+  Wake wait(Nanoseconds timeout);
 
  private:
   Descriptor epoll_;
-  bool interrupted_ = false;
 };
 
 }  // namespace neuron

@@ -111,6 +111,7 @@ bool Messenger::start_pull(Peer& peer, SendPost& post, bool needs_credit) {
   }
   if (needs_credit) --peer.credits;
   ++peer.blocks_staged;
+  peer.route->count_bulk(peer.rank, post.source.bytes);
   post.block = {};
   dequeue(post);
   events_.on_sent(post);

@@ -67,8 +67,7 @@ class Endpoint final : public Transport {
   void disarm() override;
 
   [[nodiscard]] TrafficCount traffic(Rank peer) const override;
-  /// share() does not know who reads: whoever announces a block to a peer counts its bytes here.
-  void count_bulk(Rank peer, std::size_t bytes) { traffic_[peer].bytes += bytes; }
+  void count_bulk(Rank peer, std::size_t bytes) override { traffic_[peer].bytes += bytes; }
 
  private:
   Endpoint(Options options, Arena arena, Descriptor pidfd);

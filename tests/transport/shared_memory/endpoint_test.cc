@@ -221,11 +221,11 @@ TEST_F(EndpointPair, IsRungOnlyWhenAsleep) {
   waits.add(b_.doorbell.descriptor());
   b_.doorbell.silence();
   ASSERT_EQ(a_.endpoint->send(1, numbered(1), {}), Posted::done);
-  EXPECT_FALSE(waits.wait(0));
+  EXPECT_EQ(waits.wait(0), WaitSet::Wake::timeout);
   b_.poll();
   ASSERT_TRUE(b_.endpoint->arm());
   ASSERT_EQ(a_.endpoint->send(1, numbered(2), {}), Posted::done);
-  EXPECT_TRUE(waits.wait(kPatience));
+  EXPECT_EQ(waits.wait(kPatience), WaitSet::Wake::readable);
 }
 
 // A rank that sleeps whenever it finds nothing, by the rules of Transport::arm.
@@ -236,7 +236,7 @@ class Sleeper {
   // False when nobody rang although something was to come.
   bool poll_or_sleep() {
     if (node_.endpoint->poll(node_.events) || !node_.endpoint->arm()) return true;
-    const bool is_rung = waits_.wait(kPatience);
+    const bool is_rung = waits_.wait(kPatience) == WaitSet::Wake::readable;
     node_.endpoint->disarm();
     node_.doorbell.silence();
     return is_rung;
