@@ -70,6 +70,7 @@ struct ReadyTag;
 struct PeerAnswer {
   enum class State : std::uint8_t { none, not_there, other_operation, in_it, done, gone };
   State state = State::none;
+  Nanoseconds since = 0;          // when it first said this state
   std::uint64_t at_sequence = 0;  // not there: the collective that it will issue next
   std::string text;
 };
@@ -77,7 +78,8 @@ struct PeerAnswer {
 class Execution : public ListLink<>, public ListLink<ReadyTag> {
  public:
   OperationRef operation;
-  Schedule schedule;
+  const Schedule* schedule = nullptr;  // own_schedule, or the group's for point-to-point
+  Schedule* own_schedule = nullptr;    // from the executor's pool
   ChunkMap input;
   ChunkMap output;
   std::unique_ptr<std::byte[]> scratch_storage;
@@ -106,7 +108,7 @@ class Execution : public ListLink<>, public ListLink<ReadyTag> {
   std::vector<PendingReduce*> reduces;
 
   [[nodiscard]] std::uint32_t instance_of(std::uint8_t step, std::uint32_t iteration) const {
-    const Phase& phase = schedule.phases[phase_of[step]];
+    const Phase& phase = schedule->phases[phase_of[step]];
     return first_instance[phase_of[step]] + iteration * phase.step_count + (step - phase.first_step);
   }
 };

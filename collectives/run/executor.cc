@@ -80,21 +80,36 @@ void Executor::start_waiting(CommunicatorState& group) {
 void Executor::start(OperationRef operation) {
   CommunicatorState& group = *operation->group_;
   Execution& execution = executions_.take();
-  prepare(execution, operation);
+  const Choice choice = prepare(execution, operation);
   group.active.push_back(execution);
   ++active_;
   if (!execution.is_point_to_point) ++group.active_collectives;
-  flight_.started(operation->record_, execution.schedule, execution.segment_bytes, group.topology.digest(), clock_.now());
+  flight_.started(operation->record_, choice, group.topology_digest, clock_.now());
   if (!check_early_arrival(execution)) return;
   enqueue(execution);
 }
 
-void Executor::prepare(Execution& execution, const OperationRef& operation) {
+/// Thousands of sends may be on their way: those to one peer share their schedule.
+void Executor::prepare_schedule(Execution& execution, const Choice& choice) {
+  CommunicatorState& group = *execution.operation->group_;
+  const Request& request = execution.operation->request_;
+  if (!execution.is_point_to_point) {
+    execution.own_schedule = &schedules_.take();
+    *execution.own_schedule = Tuner::build(request.collective, choice, group.rank, group.world(), request.root);
+    execution.schedule = execution.own_schedule;
+    return;
+  }
+  auto& schedules = request.collective == Collective::send ? group.send_schedules : group.receive_schedules;
+  const auto [entry, is_new] = schedules.try_emplace(request.root);
+  if (is_new) entry->second = Tuner::build(request.collective, choice, group.rank, group.world(), request.root);
+  execution.schedule = &entry->second;
+}
+
+Choice Executor::prepare(Execution& execution, const OperationRef& operation) {
   const CommunicatorState& group = *operation->group_;
   const Request& request = operation->request_;
   const Choice choice = tuner_.choose(request.collective, operation_bytes(request), group.topology);
   execution.operation = operation;
-  execution.schedule = Tuner::build(request.collective, choice, group.rank, group.world(), request.root);
   execution.segment_bytes = choice.segment_bytes;
   execution.is_finished = false;
   execution.is_point_to_point = request.collective == Collective::send || request.collective == Collective::receive;
@@ -102,10 +117,11 @@ void Executor::prepare(Execution& execution, const OperationRef& operation) {
   execution.next_question = clock_.now() + kFirstQuestion;
   execution.gathers_until = 0;
   execution.answers.clear();
+  prepare_schedule(execution, choice);
   prepare_memory(execution, request);
   prepare_sequence(execution, *operation);
 
-  const Schedule& schedule = execution.schedule;
+  const Schedule& schedule = *execution.schedule;
   execution.instances = 0;
   for (std::uint8_t p = 0; p < schedule.phase_count; ++p) {
     const Phase& phase = schedule.phases[p];
@@ -116,10 +132,11 @@ void Executor::prepare(Execution& execution, const OperationRef& operation) {
   execution.next_segment = execution.segments_done = 0;
   execution.lanes.resize(std::min(execution.segments, kLanes));
   for (Lane& lane : execution.lanes) begin_segment(execution, lane);
+  return choice;
 }
 
 void Executor::prepare_memory(Execution& execution, const Request& request) {
-  const Schedule& schedule = execution.schedule;
+  const Schedule& schedule = *execution.schedule;
   const Buffers& input = request.collective == Collective::broadcast ? request.output : request.input;
   const auto map = [&](const Buffers& buffers, Space space) {
     return ChunkMap(buffers, stride_of(buffers, schedule.chunks_in(space), request.collective));
@@ -149,8 +166,8 @@ void Executor::prepare_sequence(Execution& execution, Operation& operation) {
   execution.sequence = operation.sequence_;
   group.next_sequence = operation.sequence_ + 1;
   std::uint64_t hash = mix(2, static_cast<std::uint64_t>(request.collective));
-  hash = mix(hash, static_cast<std::uint64_t>(execution.schedule.algorithm));
-  hash = mix(hash, execution.schedule.chunks);
+  hash = mix(hash, static_cast<std::uint64_t>(execution.schedule->algorithm));
+  hash = mix(hash, execution.schedule->chunks);
   hash = mix(hash, execution.segment_bytes);
   hash = mix(hash, static_cast<std::uint64_t>(request.data_type));
   hash = mix(hash, static_cast<std::uint64_t>(request.reduce_op));
@@ -219,6 +236,8 @@ void Executor::finish(Execution& execution, const Status& status) {
   const auto group = operation->group_;
   if (!execution.is_point_to_point) --group->active_collectives;
   execution.scratch_storage.reset();
+  if (execution.own_schedule != nullptr) schedules_.give(*execution.own_schedule);
+  execution.own_schedule = nullptr;
   retired_.push_back(&execution);
   if (!group->waiting.empty()) to_refill_.push_back(group);
   finish_operation(*operation, status);
@@ -251,7 +270,7 @@ void Executor::release_posts(Execution& execution) {
 }
 
 std::size_t Executor::memory_in_use() const {
-  return messenger_.memory_in_use() + executions_.bytes() + sends_.bytes() + receives_.bytes() + reduces_.bytes();
+  return messenger_.memory_in_use() + executions_.bytes() + schedules_.bytes() + sends_.bytes() + receives_.bytes() + reduces_.bytes();
 }
 
 std::string Executor::name_of_rank(Rank global) const {

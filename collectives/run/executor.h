@@ -86,7 +86,8 @@ class Executor final : public MessengerEvents {
   // executor.cc: beginning and end of operations
   void start(OperationRef operation);
   void start_waiting(CommunicatorState& group);
-  void prepare(Execution& execution, const OperationRef& operation);
+  Choice prepare(Execution& execution, const OperationRef& operation);
+  void prepare_schedule(Execution& execution, const Choice& choice);
   void prepare_memory(Execution& execution, const Request& request);
   void prepare_sequence(Execution& execution, Operation& operation);
   bool check_early_arrival(Execution& execution);
@@ -157,6 +158,7 @@ class Executor final : public MessengerEvents {
   std::vector<StepReceive*> posting_;  // of the reduce step that is being issued
 
   Pool<Execution> executions_;
+  Pool<Schedule> schedules_;
   Pool<StepSend> sends_;
   Pool<StepReceive> receives_;
   Pool<PendingReduce> reduces_;

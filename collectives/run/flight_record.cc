@@ -15,15 +15,14 @@ std::uint64_t FlightRing::issued(FlightRecord record) {
   return slot.number;
 }
 
-void FlightRing::started(std::uint64_t number, const Schedule& schedule, std::uint64_t segment_bytes, std::uint64_t topology,
-                         Nanoseconds when) {
+void FlightRing::started(std::uint64_t number, const Choice& choice, std::uint64_t topology, Nanoseconds when) {
   const std::lock_guard lock(mutex_);
   FlightRecord* record = find(number);
   if (record == nullptr) return;
   record->state = FlightRecord::State::started;
-  record->algorithm = schedule.algorithm;
-  record->schedule = schedule.hash();
-  record->segment_bytes = segment_bytes;
+  record->algorithm = choice.algorithm;
+  record->two_step = choice.two_step;
+  record->segment_bytes = choice.segment_bytes;
   record->topology = topology;
   record->started_at = when;
 }
@@ -38,10 +37,17 @@ void FlightRing::finished(std::uint64_t number, Nanoseconds when, const std::str
 }
 
 std::vector<FlightRecord> FlightRing::snapshot() const {
-  const std::lock_guard lock(mutex_);
   std::vector<FlightRecord> records;
-  const std::uint64_t first = count_ > records_.size() ? count_ - records_.size() + 1 : 1;
-  for (std::uint64_t number = first; number <= count_; ++number) records.push_back(records_[number % records_.size()]);
+  {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t first = count_ > records_.size() ? count_ - records_.size() + 1 : 1;
+    for (std::uint64_t number = first; number <= count_; ++number) records.push_back(records_[number % records_.size()]);
+  }
+  for (FlightRecord& record : records) {
+    if (record.started_at == 0) continue;
+    const Choice choice{record.algorithm, record.two_step, record.segment_bytes};
+    record.schedule = Tuner::build(record.collective, choice, record.rank, record.world, record.root).hash();
+  }
   return records;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/reduce/data_type.h"
+#include "collectives/run/tuner.h"
 #include "collectives/schedule/schedule.h"
 #include "transport/base/clock.h"
 
@@ -23,6 +24,7 @@ struct FlightRecord {
   std::uint64_t sequence = 0;
   Collective collective = Collective::barrier;
   Algorithm algorithm = Algorithm::direct;
+  bool two_step = false;          // direct all_reduce: reduce-scatter, then all-gather
   DataType data_type = DataType::bytes;
   ReduceOp reduce_op = ReduceOp::sum;
   Rank rank = 0;                  // in the group
@@ -33,7 +35,7 @@ struct FlightRecord {
   std::uint64_t output_bytes = 0;
   std::uint64_t segment_bytes = 0;
   std::uint64_t topology = 0;     // Topology::digest of the group
-  std::uint64_t schedule = 0;     // Schedule::hash
+  std::uint64_t schedule = 0;     // Schedule::hash; 0 until started
   State state = State::issued;
   Nanoseconds issued_at = 0;
   Nanoseconds started_at = 0;
@@ -47,10 +49,9 @@ class FlightRing {
 
   /// Returns the record's number, to be given to the calls below. Those ignore a number that has been overwritten.
   std::uint64_t issued(FlightRecord record);
-  void started(std::uint64_t number, const Schedule& schedule, std::uint64_t segment_bytes, std::uint64_t topology,
-               Nanoseconds when);
+  void started(std::uint64_t number, const Choice& choice, std::uint64_t topology, Nanoseconds when);
   void finished(std::uint64_t number, Nanoseconds when, const std::string& error);
-  /// Oldest first.
+  /// Oldest first. Schedules are rebuilt here for their hash, so that recording costs next to nothing.
   [[nodiscard]] std::vector<FlightRecord> snapshot() const;
 
  private:

@@ -18,6 +18,7 @@ Rank position_of(const std::vector<Rank>& members, Rank global) {
 CommunicatorState::CommunicatorState(GroupSpec group_spec, Rank own_global_rank, const Topology& job)
     : spec(std::move(group_spec)),
       topology(job.subset(spec.members)),
+      topology_digest(topology.digest()),
       rank(position_of(spec.members, own_global_rank)),
       timeout(spec.timeout) {
   for (std::size_t i = 0; i < spec.members.size(); ++i) group_rank_[spec.members[i]] = static_cast<Rank>(i);

@@ -21,6 +21,7 @@ class CommunicatorState {
   // ---- any thread ----
   const GroupSpec spec;
   const Topology topology;   // of the members
+  const std::uint64_t topology_digest;
   const Rank rank;           // this process's, in the group
   std::atomic<Nanoseconds> timeout;
   std::atomic<bool> is_closed{false};
@@ -48,6 +49,8 @@ class CommunicatorState {
   std::deque<OperationRef> waiting;       // collectives beyond the active ones, in order
   std::size_t active_collectives = 0;
   IntrusiveList<Execution> active;
+  std::unordered_map<Rank, Schedule> send_schedules;     // by peer: thousands of sends may share one
+  std::unordered_map<Rank, Schedule> receive_schedules;
   std::unordered_map<std::uint64_t, std::uint64_t> send_sequences;     // by (peer, tag)
   std::unordered_map<std::uint64_t, std::uint64_t> receive_sequences;
 

@@ -154,10 +154,13 @@ void Executor::ask(Execution& execution, Nanoseconds now) {
   for (const Rank rank : awaited(execution)) {
     const Rank global = group.global(rank);
     const Nanoseconds left = left_at_[static_cast<std::size_t>(global)];
-    if (left != 0 && now - left > kLeaveGrace) {
-      const Status error{Code::peer_lost, execution.operation->describe() + ": " + name_of_rank(global) +
-                                              " has left the job (destroy_process_group or end of the script) without taking "
-                                              "part. Let all ranks issue the same operations before they leave."};
+    const PeerAnswer& answer = execution.answers[static_cast<std::size_t>(rank)];
+    const bool is_gone = answer.state == PeerAnswer::State::gone && now - answer.since > kLeaveGrace;
+    if (is_gone || (left != 0 && now - left > kLeaveGrace)) {
+      const std::string what =
+          is_gone ? answer.text : "has left the job (destroy_process_group or end of the script) without taking part";
+      const Status error{Code::peer_lost, execution.operation->describe() + ": " + name_of_rank(global) + " " + what +
+                                              ". Let all ranks issue the same operations before they leave."};
       return execution.is_point_to_point ? fail_point_to_point(execution, error, false)
                                          : poison(*execution.operation->group_, error, true);
     }
@@ -260,7 +263,9 @@ void Executor::on_answer(Rank source, const Header& header, std::span<const std:
                                        ". All ranks must issue the same collectives in the same order."},
                   true);
   }
-  execution->answers[static_cast<std::size_t>(rank)] = std::move(answer);
+  PeerAnswer& known = execution->answers[static_cast<std::size_t>(rank)];
+  answer.since = known.state == answer.state ? known.since : clock_.now();
+  known = std::move(answer);
 }
 
 /// The operation's own deadline has passed: the answers are completed, then it ends.

@@ -41,7 +41,7 @@ void Executor::run(Execution& execution) {
 
 /// Issues what is ready, in order. Returns whether anything was issued.
 bool Executor::walk(Execution& execution, std::uint32_t lane_index) {
-  const Schedule& schedule = execution.schedule;
+  const Schedule& schedule = *execution.schedule;
   bool issued = false;
   while (true) {
     Lane& lane = execution.lanes[lane_index];
@@ -68,7 +68,7 @@ bool Executor::walk(Execution& execution, std::uint32_t lane_index) {
 
 bool Executor::is_ready(const Execution& execution, const Lane& lane, const Step& step, std::uint32_t iteration) const {
   return std::all_of(step.after.begin(), step.after.end(), [&](const After& after) {
-    const InstanceRange awaited = execution.schedule.awaited(after, iteration);
+    const InstanceRange awaited = execution.schedule->awaited(after, iteration);
     if (awaited.count == 0) return true;
     if (after.scope == Scope::all) return lane.completed_of[after.step] == awaited.count;
     return (lane.done[awaited.first / 64] >> (awaited.first % 64) & 1) != 0;
@@ -80,11 +80,11 @@ Buffer Executor::part_of(const Execution& execution, std::uint32_t lane_index, c
   const std::uint32_t segment = execution.lanes[lane_index].segment;
   if (chunk.space == Space::scratch) {
     const std::size_t place =
-        std::size_t{lane_index} * execution.schedule.scratch_chunks + execution.schedule.chunk_at(chunk, iteration);
+        std::size_t{lane_index} * execution.schedule->scratch_chunks + execution.schedule->chunk_at(chunk, iteration);
     return execution.scratch.slice(place * execution.scratch_slot_bytes, execution.scratch_slot_bytes);
   }
   const ChunkMap& map = chunk.space == Space::input ? execution.input : execution.output;
-  const Buffer all = map.at(execution.schedule.chunk_at(chunk, iteration));
+  const Buffer all = map.at(execution.schedule->chunk_at(chunk, iteration));
   if (whole != nullptr) *whole = all.bytes;
   return ChunkMap::lane(all, segment, execution.segment_bytes);
 }
@@ -114,7 +114,7 @@ Executor::StepMemory Executor::memory_of(const Execution& execution, std::uint32
 }
 
 void Executor::issue(Execution& execution, std::uint32_t lane, std::uint8_t step_index, std::uint32_t iteration) {
-  const Step& step = execution.schedule.steps[step_index];
+  const Step& step = execution.schedule->steps[step_index];
   const StepMemory memory = memory_of(execution, lane, step, iteration);
   const std::size_t bytes = step.kind == StepKind::send ? memory.source.bytes : memory.target.bytes;
   const bool is_nothing = bytes == 0 && execution.lanes[lane].segment > 0;  // the first segment always says its size
@@ -149,9 +149,9 @@ MessageKey Executor::key_for(const Execution& execution, std::uint32_t lane, con
 
 void Executor::issue_send(Execution& execution, std::uint32_t lane, std::uint8_t step_index, std::uint32_t iteration,
                           const StepMemory& memory) {
-  const Step& step = execution.schedule.steps[step_index];
+  const Step& step = execution.schedule->steps[step_index];
   StepSend& send = sends_.take();
-  send.key = key_for(execution, lane, step, iteration, execution.schedule.peer_at(step, iteration));
+  send.key = key_for(execution, lane, step, iteration, execution.schedule->peer_at(step, iteration));
   send.fingerprint = execution.fingerprint;
   send.message_bytes = memory.whole;
   send.source = memory.source;
@@ -168,7 +168,7 @@ void Executor::issue_send(Execution& execution, std::uint32_t lane, std::uint8_t
 StepReceive& Executor::new_receive(Execution& execution, std::uint32_t lane, std::uint8_t step_index, std::uint32_t iteration,
                                    Rank peer, const StepMemory& memory) {
   StepReceive& receive = receives_.take();
-  receive.key = key_for(execution, lane, execution.schedule.steps[step_index], iteration, peer);
+  receive.key = key_for(execution, lane, execution.schedule->steps[step_index], iteration, peer);
   receive.fingerprint = execution.fingerprint;
   receive.message_bytes = memory.whole;
   receive.target = memory.target;
@@ -184,13 +184,13 @@ StepReceive& Executor::new_receive(Execution& execution, std::uint32_t lane, std
 
 void Executor::issue_receive(Execution& execution, std::uint32_t lane, std::uint8_t step_index, std::uint32_t iteration,
                              const StepMemory& memory) {
-  const Rank peer = execution.schedule.peer_at(execution.schedule.steps[step_index], iteration);
+  const Rank peer = execution.schedule->peer_at(execution.schedule->steps[step_index], iteration);
   messenger_.post_receive(new_receive(execution, lane, step_index, iteration, peer, memory));
 }
 
 void Executor::issue_reduce(Execution& execution, std::uint32_t lane, std::uint8_t step_index, std::uint32_t iteration,
                             const StepMemory& memory) {
-  const Step& step = execution.schedule.steps[step_index];
+  const Step& step = execution.schedule->steps[step_index];
   PendingReduce& reduce = reduces_.take();
   reduce.operands.clear();
   reduce.kept.clear();
@@ -208,8 +208,8 @@ void Executor::issue_reduce(Execution& execution, std::uint32_t lane, std::uint8
   bool has_local = step.source.space == Space::none;
   const std::size_t first_receive = execution.receives.size();
   for (std::uint32_t j = 0; j < step.fan; ++j) {
-    const Rank peer = execution.schedule.peer_at(step, std::int64_t{iteration} * step.fan + j);
-    if (peer == execution.schedule.rank) {
+    const Rank peer = execution.schedule->peer_at(step, std::int64_t{iteration} * step.fan + j);
+    if (peer == execution.schedule->rank) {
       reduce.operands.push_back(memory.source.address);
       has_local = true;
       continue;
@@ -276,7 +276,7 @@ void Executor::combine(Execution& execution, PendingReduce& pending) {
   const Request& request = execution.operation->request_;
   const std::size_t count = pending.target.bytes / bytes_of(request.data_type);
   const bool divides = pending.completes && request.reduce_op == ReduceOp::average;
-  const double scale = divides ? 1.0 / execution.schedule.world : 1.0;
+  const double scale = divides ? 1.0 / execution.schedule->world : 1.0;
   if (count > 0) reduce(pending.target.address, pending.operands, count, request.data_type, request.reduce_op, scale);
   bool is_intact = true;
   for (StepReceive* receive : pending.kept) {

@@ -17,7 +17,6 @@ namespace {
 constexpr std::size_t kBlocks = 64;
 constexpr std::size_t kMostReceives = 256;
 constexpr std::size_t kMostSends = 256;
-constexpr std::size_t kMostInject = 256;
 /// A dead peer, whose sends never complete, must not take all bounce buffers from the others.
 constexpr std::uint32_t kShareOfSends = 4;
 
@@ -53,9 +52,9 @@ Result<std::unique_ptr<Rail>> open(const Options& options, const Clock& clock) {
 }
 
 Result<std::unique_ptr<Rail>> LibfabricRail::open(const Options& options, const Clock& clock) {
+  set_provider_defaults();
   const auto library = Library::open(options.library);
   if (!library) return library.status();
-  set_provider_defaults();
   const Wishes wishes{options.provider, options.network_interface, address_toward(options.toward)};
   const auto choice = discover(*library, wishes);
   if (!choice) return choice.status();
@@ -82,7 +81,6 @@ LibfabricRail::LibfabricRail(std::unique_ptr<Endpoint> endpoint, Address own, co
       writes_(own_.remote_write),
       stall_limit_(options.stall_limit),
       clock_(clock),
-      inject_bytes_(std::min(endpoint_->info().tx_attr->inject_size, kMostInject)),
       peers_(*endpoint_),
       blocks_(*endpoint_, kBlocks, writes_),
       receives_(std::min(kMostReceives, endpoint_->info().rx_attr->size)),
@@ -188,22 +186,17 @@ Posted LibfabricRail::send(Rank rank, const Header& header, std::span<const std:
   const std::size_t bytes = sizeof header + payload.size();
   std::memcpy(request->buffer, &header, sizeof header);
   if (!payload.empty()) std::memcpy(request->buffer + sizeof header, payload.data(), payload.size());
-  const bool injects = bytes <= inject_bytes_;
   const auto returned =
-      injects ? fi_inject(endpoint_->ep(), request->buffer, bytes, peer->handle)
-              : fi_send(endpoint_->ep(), request->buffer, bytes, message_memory_.descriptor(), peer->handle, &request->context);
-  if (injects || returned != 0) {
+      fi_send(endpoint_->ep(), request->buffer, bytes, message_memory_.descriptor(), peer->handle, &request->context);
+  if (returned != 0) {
     sends_.give_back(request);
-  } else {
-    request->peer = peer;
-    ++peer->sends;
+    return settle(*peer, returned, "fi_send");
   }
-  const Posted posted = settle(*peer, returned, "fi_send");
-  if (posted == Posted::done) {
-    ++peer->traffic.messages;
-    peer->traffic.bytes += payload.size();
-  }
-  return posted;
+  request->peer = peer;
+  ++peer->sends;
+  ++peer->traffic.messages;
+  peer->traffic.bytes += payload.size();
+  return settle(*peer, returned, "fi_send");
 }
 
 Posted LibfabricRail::write(Rank rank, const Block& from, std::size_t bytes, const RemoteBlock& to, std::uint32_t immediate,

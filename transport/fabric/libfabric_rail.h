@@ -118,7 +118,6 @@ class LibfabricRail final : public Rail {
   bool writes_;
   Nanoseconds stall_limit_;
   const Clock& clock_;
-  std::size_t inject_bytes_;
 
   PeerTable peers_;
   BlockPool blocks_;

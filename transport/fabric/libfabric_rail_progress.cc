@@ -12,7 +12,9 @@ namespace {
 constexpr std::size_t kBatch = 16;
 constexpr int kBatchesPerPoll = 2;  // 32 messages of 8 KiB are copied in well under 50 us
 constexpr Nanoseconds kFlushLimit = 200 * kMillisecond;
+// Strangers may send hellos, too: at most 1 MiB of them is kept.
 constexpr std::size_t kMostEarlyHellos = 4096;
+constexpr std::size_t kLongestHello = 256;
 
 class Nobody final : public TransportEvents {
  public:
@@ -46,7 +48,7 @@ const char* advice(int error) {
 
 bool EarlyHellos::keep(Rank source, const Header& header, std::span<const std::byte> payload) {
   forget(source);
-  if (hellos_.size() >= kMostEarlyHellos) return false;
+  if (hellos_.size() >= kMostEarlyHellos || payload.size() > kLongestHello) return false;
   hellos_.push_back({source, header, {payload.begin(), payload.end()}});
   return true;
 }

@@ -46,7 +46,7 @@ class FreeInfo {
 using InfoList = std::unique_ptr<fi_info, FreeInfo>;
 
 /// Sets the defaults of the providers' own environment variables that this transport depends on, each only if the user has
-/// not set it. Call before the first getinfo, from the thread that starts the engine: it writes the environment.
+/// not set it. Call before the library is opened, from the thread that starts the engine: it writes the environment.
 void set_provider_defaults();
 
 }  // namespace neuron::fabric

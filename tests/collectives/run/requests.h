@@ -1,8 +1,9 @@
 // What the tests of the engine ask for again and again. Pure functions.
 #pragma once
-#include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/collectives/run/job.h"
@@ -62,6 +63,17 @@ inline ::testing::AssertionResult mentions(const std::string& text, const std::v
   }
   return ::testing::AssertionSuccess();
 }
+
+/// Runs like the steady clock and jumps ahead when told, so that deadlines need no waiting.
+class JumpingClock final : public Clock {
+ public:
+  [[nodiscard]] Nanoseconds now() const override { return steady_.now() + ahead_.load(); }
+  void jump(Nanoseconds by) { ahead_.fetch_add(by); }
+
+ private:
+  SteadyClock steady_;
+  std::atomic<Nanoseconds> ahead_{0};
+};
 
 /// Calls `is_true` until it holds, at most `limit`; returns whether it did.
 inline bool eventually(const std::function<bool()>& is_true, Nanoseconds limit = 10 * kSecond) {
