@@ -75,7 +75,8 @@ void Door::examine(std::shared_ptr<LocalSocket> socket) {
     if (!*pidfd || !send_pidfd(*socket)) return close_guarded(*socket);
     auto link = link_over(*socket);
     answer(link, self->identity_, [self, link, pidfd](const Status& status, Rank) {
-      if (!status) return log(LogLevel::warning, "Refused a local process: " + status.message() + ".");
+      if (status.code() == Code::refused) log(LogLevel::warning, "Refused a local process: " + status.message() + ".");
+      if (!status) return;
       if (!self->acceptor_.is_open() || !self->welcome_) return link->close();
       self->welcome_(link, std::move(**pidfd));
     });

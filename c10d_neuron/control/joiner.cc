@@ -22,6 +22,7 @@ struct Waiting {
   std::mutex mutex;
   std::condition_variable changed;
   bool is_over = false;
+  bool is_settled = false;
   JoinAttempt::End end = JoinAttempt::End::again;
   Status failure;
 };
@@ -33,8 +34,9 @@ constexpr milliseconds kLastPoll{200};
 constexpr milliseconds kAdmittedPoll{2000};  // of the key, in case another rank 0 takes over
 constexpr milliseconds kStorePatience{1000};
 constexpr milliseconds kFarewellPatience{1000};
+constexpr milliseconds kSettlePatience{3000};  // with links to other hosts; what comes later is reported as a death
 
-/// A failed join's server and thread, kept until the next join of this process or its end. Leaked on purpose: the thread may
+/// A failed join's server and thread, kept until this process serves the next one or ends. Leaked on purpose: the thread may
 /// run while the process ends.
 struct Lingering {
   std::mutex mutex;
@@ -123,11 +125,6 @@ Status Joiner::prepare() {
   if (options_.world < 1) {
     return {Code::invalid_argument, "World size " + std::to_string(options_.world) + " is not at least 1."};
   }
-  {
-    auto& kept = lingering();
-    const std::lock_guard lock(kept.mutex);
-    stop(std::move(kept.server), std::move(kept.runtime));
-  }
   if (!options_.token_file.empty()) {
     auto read = read_token_file(options_.token_file);
     if (!read) return read.status();
@@ -161,6 +158,7 @@ Status Joiner::open_acceptor() {
 }
 
 Status Joiner::serve() {
+  linger(nullptr, nullptr);  // an earlier failure of this process need not be told any more
   if (token.empty()) token = make_token();
   proto::JoinKey key;
   key.set_generation(random_nonce());
@@ -213,18 +211,25 @@ Status Joiner::attempt(const proto::JoinKey& key) {
   token = setup.token;
   const auto waiting = std::make_shared<Waiting>();
   auto done = [this, waiting, generation = key.generation()](JoinAttempt::Outcome outcome) {
-    const std::lock_guard lock(waiting->mutex);
-    if (waiting->is_over) return;
     if (outcome.end == JoinAttempt::End::joined) {
       shape = shape_of(generation, outcome.seat.participants);
       Mesh::Setup mesh_setup{{options_.rank, generation, token}, outcome.seat.participants, shape.topology, acceptor_};
       mesh = std::make_shared<Mesh>(runtime->io, std::move(mesh_setup), listener_);
       mesh->start(std::move(outcome.seat));
     }
-    waiting->end = outcome.end;
-    waiting->failure = outcome.failure;
-    waiting->is_over = true;
-    waiting->changed.notify_all();
+    {
+      const std::lock_guard lock(waiting->mutex);
+      waiting->end = outcome.end;
+      waiting->failure = outcome.failure;
+      waiting->is_over = true;
+      waiting->changed.notify_all();
+    }
+    if (!mesh) return;
+    mesh->when_settled([waiting] {
+      const std::lock_guard lock(waiting->mutex);
+      waiting->is_settled = true;
+      waiting->changed.notify_all();
+    });
   };
   const auto attempt = std::make_shared<JoinAttempt>(*runtime, std::move(setup), std::move(done));
   runtime->run([&] { attempt->start(); });
@@ -256,7 +261,10 @@ Status Joiner::wait(JoinAttempt& attempt, const std::shared_ptr<Waiting>& waitin
     lock.lock();
   }
   if (!waiting->is_over) return timed_out(attempt.waiting_for());
-  if (waiting->end == JoinAttempt::End::joined) return {};
+  if (waiting->end == JoinAttempt::End::joined) {
+    waiting->changed.wait_for(lock, kSettlePatience, [&] { return waiting->is_settled; });
+    return {};
+  }
   if (waiting->end == JoinAttempt::End::failed) return waiting->failure;
   return {Code::aborted, attempt.waiting_for()};
 }

@@ -7,8 +7,9 @@
 namespace neuron::control {
 namespace {
 
-constexpr std::size_t kMostBroadcastsKept = 2048;
-constexpr std::size_t kMostBroadcastBytesKept = 8 << 20;
+// What a link that comes up later can still be told; far more than is under way while a host changes its leader.
+constexpr std::size_t kMostBroadcastsKept = 1 << 16;
+constexpr std::size_t kMostBroadcastBytesKept = 16 << 20;
 // The whole of leave() stays below a second.
 constexpr auto kConfirmationPatience = std::chrono::milliseconds(400);
 constexpr auto kDrainPatience = std::chrono::milliseconds(450);
@@ -97,6 +98,7 @@ void Mesh::depart(Rank rank, Presence how, const std::string& reason, const Link
   if (leader_ && leader_->peer == rank) leader_.reset();
   if (!leads_ && !leader_) elect();
   if (leads_) maintain_lifelines(/*is_takeover=*/false);
+  check_settled();
   check_drained();
 }
 
@@ -136,8 +138,8 @@ void Mesh::leave(std::function<void()> done) {
 
 // Everything sent is confirmed, and somebody is linked to this rank who will pass on that it leaves.
 bool Mesh::is_ready_to_leave() const {
-  const bool has_way = std::any_of(links_.begin(), links_.end(), [](const LinkPointer& link) {
-    return link->is_synchronised && !link->is_finishing();
+  const bool has_way = std::any_of(links_.begin(), links_.end(), [&](const LinkPointer& link) {
+    return link->is_synchronised && !link->is_finishing() && is_active(link->peer);
   });
   const bool is_alone = std::count(presence_.begin(), presence_.end(), Presence::active) == 1;
   return !courier_.is_waiting() && (has_way || is_alone);

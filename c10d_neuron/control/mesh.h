@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   Mesh(asio::io_context& io, Setup setup, Listener& listener);
 
   void start(Seat seat);
+  /// `done` once the links that this rank starts with are up, or their hosts given up.
+  void when_settled(std::function<void()> done);
   void send(Rank destination, std::vector<std::byte> bytes);
   void broadcast(const std::vector<std::byte>& bytes);
   void watch(Rank rank, Descriptor pidfd);
@@ -43,8 +46,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
     explicit Host(asio::io_context& io) : retry(io) {}
     bool was_linked = false;
     bool is_dialing = false;
-    bool retry_is_armed = false;
     int failures = 0;
+    Nanoseconds retry_at = kNever;
     asio::steady_timer retry;
     std::deque<Encoded> waiting;  // for a link to this host
   };
@@ -71,7 +74,9 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void elect_later();
   void become_leader(std::shared_ptr<Door> door, bool is_first);
   void expect_locals();
+  [[nodiscard]] std::set<int> neighbour_hosts() const;
   void maintain_lifelines(bool is_takeover);
+  void check_settled();
   void reach(int host);
   void reach_later(int host, std::chrono::milliseconds delay);
   void on_dialed(int host, Rank candidate, Dialed dialed);
@@ -122,6 +127,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   Nanoseconds leads_since_ = 0;
   asio::steady_timer heartbeat_;
   asio::steady_timer patience_;  // with locals that do not come to a new leader, with an old leader
+  std::function<void()> settled_;
   bool leaving_ = false;
   bool said_left_ = false;
   asio::steady_timer leave_deadline_;

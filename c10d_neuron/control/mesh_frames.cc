@@ -91,7 +91,7 @@ void Mesh::route(Rank destination, const Encoded& frame) {
   if (!leads_ || number == own_host_) return;  // repeated once there is a way
   Host& host = *hosts_[static_cast<std::size_t>(number)];
   if (host.waiting.size() < kMostWaiting) host.waiting.push_back(frame);
-  if (!host.retry_is_armed) reach(number);
+  if (host.failures == 0) reach(number);  // otherwise the next attempt is due soon
 }
 
 void Mesh::on_frame(Link* link, proto::Frame& frame) {
@@ -160,7 +160,10 @@ void Mesh::on_sync(Link* link, const proto::Sync& sync) {
   if (!link->is_open()) return;
   if (is_remote(*link)) {
     const int number = topology_.host_of(link->peer);
-    auto waiting = std::exchange(hosts_[static_cast<std::size_t>(number)]->waiting, {});
+    Host& host = *hosts_[static_cast<std::size_t>(number)];
+    host.was_linked = true;
+    host.failures = 0;
+    const auto waiting = std::exchange(host.waiting, {});
     for (const auto& frame : waiting) link->send(frame);
     for (const Rank rank : topology_.ranks_of(number)) courier_.repeat(rank, now());
   } else if (leader_.get() == link) {
@@ -169,6 +172,7 @@ void Mesh::on_sync(Link* link, const proto::Sync& sync) {
     courier_.repeat(link->peer, now());
   }
   shed_old_leader();
+  check_settled();
   check_drained();
 }
 

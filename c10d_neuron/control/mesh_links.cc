@@ -14,7 +14,7 @@ constexpr auto kRetry = std::chrono::milliseconds(200);
 // After a link is lost the other host's new leader usually dials first.
 constexpr auto kTakeoverPatience = std::chrono::milliseconds(100);
 // The side that does not dial helps after this.
-constexpr auto kOtherSidePatience = std::chrono::seconds(2);
+constexpr auto kOtherSidePatience = std::chrono::milliseconds(500);
 constexpr auto kLocalPatience = std::chrono::seconds(10);
 constexpr auto kOldLeaderPatience = std::chrono::milliseconds(150);
 constexpr auto kHeartbeat = std::chrono::seconds(5);
@@ -38,6 +38,7 @@ void Mesh::accept() {
     auto link = std::make_shared<Link>(StreamSocket(std::move(socket)), /*is_local=*/false);
     answer(link, self->identity_, [self, link](const Status& status, Rank) {
       if (status) return self->on_incoming(link, std::make_shared<Descriptor>());
+      if (status.code() != Code::refused) return;
       log(LogLevel::warning, "Refused a connection from another host: " + status.message() + ".");
     });
     self->accept();
@@ -65,20 +66,14 @@ void Mesh::on_incoming(LinkPointer link, std::shared_ptr<Descriptor> pidfd) {
 }
 
 void Mesh::add_link(const LinkPointer& link, Descriptor pidfd) {
-  if (!link->is_open() || !is_rank(link->peer) || link->peer == self_ || !is_active(link->peer) || said_left_) {
-    return link->close();
-  }
+  if (!link->is_open() || !is_rank(link->peer) || link->peer == self_ || !is_active(link->peer)) return link->close();
   Link* raw = link.get();
   links_.push_back(link);
   raw->listen([self = shared_from_this(), raw](proto::Frame& frame) { self->on_frame(raw, frame); },
               [self = shared_from_this(), raw](const Error& error) { self->on_link_closed(raw, error); });
   if (link->is_local() && pidfd.is_valid()) pids_.add(link->peer, std::move(pidfd));
-  if (is_remote(*link)) {
-    Host& host = *hosts_[static_cast<std::size_t>(topology_.host_of(link->peer))];
-    host.was_linked = true;
-    host.failures = 0;
-  }
   send_sync(raw);
+  if (said_left_) raw->finish();  // the peer hears from it that this rank has left
 }
 
 void Mesh::drop_link(Link* link) {
@@ -92,7 +87,8 @@ void Mesh::on_link_closed(Link* raw, const Error& error) {
   const auto link = *found;
   links_.erase(found);
   if (leader_ == link) leader_.reset();
-  if (is_active(link->peer) && !link->said_farewell && !said_left_) {
+  // A peer that closed before it told what it knows may just have left: somebody else will say which.
+  if (is_active(link->peer) && link->is_synchronised && !link->said_farewell && !said_left_) {
     if (is_remote(*link) && says_unreachable(error)) {
       host_lost(topology_.host_of(link->peer), error.message());
     } else {
@@ -187,31 +183,54 @@ void Mesh::expect_locals() {
   });
 }
 
-// The higher host dials the lower one; after a takeover the new leader dials all, since nobody else knows it yet.
-void Mesh::maintain_lifelines(bool is_takeover) {
-  if (said_left_ || topology_.hosts() == 1) return;
+std::set<int> Mesh::neighbour_hosts() const {
   std::vector<int> live;
   for (int host = 0; host < topology_.hosts(); ++host) {
     if (host == own_host_ || !active_ranks(host).empty()) live.push_back(host);
   }
-  for (const int host : lifeline_neighbours(live, own_host_)) {
+  return lifeline_neighbours(live, own_host_);
+}
+
+void Mesh::when_settled(std::function<void()> done) {
+  settled_ = std::move(done);
+  check_settled();
+}
+
+void Mesh::check_settled() {
+  if (!settled_) return;
+  const auto neighbours = neighbour_hosts();
+  const bool is_settled = leads_ ? std::all_of(neighbours.begin(), neighbours.end(),
+                                               [&](int host) {
+                                                 const auto link = link_to_host(host);
+                                                 return link && link->is_synchronised;
+                                               })
+                                 : leader_ && leader_->is_synchronised;
+  if (is_settled) std::exchange(settled_, nullptr)();
+}
+
+// The higher host dials the lower one; after a takeover the new leader dials all, since nobody else knows it yet.
+void Mesh::maintain_lifelines(bool is_takeover) {
+  if (said_left_ || topology_.hosts() == 1) return;
+  for (const int host : neighbour_hosts()) {
     if (link_to_host(host)) continue;
     if (is_takeover || host < own_host_) {
       reach(host);
     } else {
-      reach_later(host, kOtherSidePatience);
+      reach_later(host, hosts_[static_cast<std::size_t>(host)]->was_linked ? kTakeoverPatience : kOtherSidePatience);
     }
   }
 }
 
 void Mesh::reach_later(int number, std::chrono::milliseconds delay) {
   Host& host = *hosts_[static_cast<std::size_t>(number)];
-  if (said_left_ || host.retry_is_armed || host.is_dialing) return;
-  host.retry_is_armed = true;
+  const Nanoseconds due = now() + std::chrono::nanoseconds(delay).count();
+  if (said_left_ || host.is_dialing || host.retry_at <= due) return;
+  host.retry_at = due;
   host.retry.expires_after(delay);
   host.retry.async_wait([self = shared_from_this(), number](const Error& error) {
-    self->hosts_[static_cast<std::size_t>(number)]->retry_is_armed = false;
-    if (!error) self->reach(number);
+    if (error) return;
+    self->hosts_[static_cast<std::size_t>(number)]->retry_at = kNever;
+    self->reach(number);
   });
 }
 

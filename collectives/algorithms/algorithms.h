@@ -10,8 +10,8 @@
 //   all_to_all      input: n chunks, output: n chunks, of any sizes; never in place
 //   barrier         nothing
 //   send, receive   input / output: 1 chunk
-// `input` chunk index i of a one-chunk space is always 0. A step that would copy a chunk onto itself in place is skipped
-// by the executor (same address).
+// `input` chunk index i of a one-chunk space is always 0. A step that would copy a chunk onto itself in place is
+// skipped by the executor (same address).
 #pragma once
 #include "collectives/schedule/schedule.h"
 

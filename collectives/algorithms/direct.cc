@@ -34,10 +34,8 @@ Schedule direct_all_reduce(Rank rank, Rank world) {
   direct.scratch_chunks = 1;
   enum : std::uint8_t { kCopy };
 
-  direct.loop(1, std::array{copy(input(), scratch()),
-                            reduce_all(world, input(), output(), {{kCopy, Scope::same}})});
-  direct.loop(static_cast<std::uint32_t>(world - 1),
-              std::array{send(scratch(), others_up(rank), {})});
+  direct.loop(1, std::array{copy(input(), scratch()), reduce_all(world, input(), output(), {{kCopy, Scope::same}})});
+  direct.loop(static_cast<std::uint32_t>(world - 1), std::array{send(scratch(), others_up(rank), {})});
   return direct;
 }
 
@@ -101,8 +99,7 @@ Schedule direct_reduce(Rank rank, Rank world, Rank root) {
 Schedule direct_gather(Rank rank, Rank world, Rank root) {
   Schedule direct = start(Collective::gather, rank, world, root);
   if (rank != root) return direct.loop(1, std::array{send(input(), linear(root), {})});
-  direct.loop(static_cast<std::uint32_t>(world - 1),
-              std::array{receive(output(others_up(rank)), others_up(rank), {})});
+  direct.loop(static_cast<std::uint32_t>(world - 1), std::array{receive(output(others_up(rank)), others_up(rank), {})});
   return direct.loop(1, std::array{copy(input(), output(linear(rank)))});
 }
 

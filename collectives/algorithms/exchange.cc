@@ -23,8 +23,8 @@ Schedule binomial_broadcast(Rank rank, Rank world, Rank root) {
   enum : std::uint8_t { kReceive, kSend };
 
   tree.loop(place == 0 ? 0 : 1, std::array{receive(output(), linear(rank - first / 2), {})});
-  tree.loop(children, std::array{send(place == 0 ? input() : output(), doubling(rank, first), {},
-                                      {{kReceive, Scope::last}})});
+  tree.loop(children,
+            std::array{send(place == 0 ? input() : output(), doubling(rank, first), {}, {{kReceive, Scope::last}})});
   return tree;
 }
 
@@ -49,10 +49,8 @@ Schedule pairwise_all_to_all(Rank rank, Rank world) {
 //
 //     0 -1-> 1 -1-> 2 -1-> 3      0 -2-> 2,  1 -2-> 3, ...
 Schedule dissemination_barrier(Rank rank, Rank world) {
-  Schedule barrier{.collective = Collective::barrier,
-                   .algorithm = Algorithm::dissemination,
-                   .rank = rank,
-                   .world = world};
+  Schedule barrier{
+      .collective = Collective::barrier, .algorithm = Algorithm::dissemination, .rank = rank, .world = world};
   const auto rounds = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint32_t>(world - 1)));
   enum : std::uint8_t { kReceive, kSend };
   barrier.loop(rounds, std::array{receive({}, doubling(rank, -1), {0, linear(0, 1)}),

@@ -41,11 +41,10 @@ Schedule ring_all_reduce(Rank rank, Rank world) {
             std::array{reduce(input(partial), output(partial), previous, {0, linear(0, 1)}, false),
                        send(output(partial), next, {0, linear(1, 1)}, {{kReduce, Scope::same}})});
   ring.loop(1, std::array{reduce(input(own), output(own), previous, {0, linear(world - 2)}, true)});
-  ring.loop(at_least_0(world - 1),
-            std::array{receive(output(linear(rank, -1)), previous, {1, linear(0, 1)},
-                               {{kSendOwn, Scope::last}, {kSendPartial, Scope::previous}}),
-                       send(output(linear(rank + 1, -1)), next, {1, linear(0, 1)},
-                            {{kReceive, Scope::previous}, {kReduceLast, Scope::last}})});
+  ring.loop(at_least_0(world - 1), std::array{receive(output(linear(rank, -1)), previous, {1, linear(0, 1)},
+                                                      {{kSendOwn, Scope::last}, {kSendPartial, Scope::previous}}),
+                                              send(output(linear(rank + 1, -1)), next, {1, linear(0, 1)},
+                                                   {{kReceive, Scope::previous}, {kReduceLast, Scope::last}})});
   return ring;
 }
 
@@ -61,10 +60,9 @@ Schedule ring_all_gather(Rank rank, Rank world) {
   ring.loop(1, std::array{receive(output(previous), previous, {0, linear(0)}),  //
                           send(input(), next, {0, linear(0)}),                  //
                           copy(input(), output(linear(rank)))});
-  ring.loop(at_least_0(world - 2),
-            std::array{receive(output(linear(rank - 2, -1)), previous, {0, linear(1, 1)}),
-                       send(output(linear(rank - 1, -1)), next, {0, linear(1, 1)},
-                            {{kReceiveFirst, Scope::last}, {kReceive, Scope::previous}})});
+  ring.loop(at_least_0(world - 2), std::array{receive(output(linear(rank - 2, -1)), previous, {0, linear(1, 1)}),
+                                              send(output(linear(rank - 1, -1)), next, {0, linear(1, 1)},
+                                                   {{kReceiveFirst, Scope::last}, {kReceive, Scope::previous}})});
   return ring;
 }
 
@@ -83,14 +81,12 @@ Schedule ring_reduce_scatter(Rank rank, Rank world) {
 
   ring.loop(1, std::array{reduce(input(linear(rank - 2)), is_pair ? output() : scratch(), previous, {}, is_pair),
                           send(input(previous), next, {})});
-  ring.loop(at_least_0(world - 3),
-            std::array{reduce(input(linear(rank - 3, -1)), scratch(linear(1, 1)), previous, {0, linear(1, 1)}, false,
-                              {{kSend, Scope::previous}}),
-                       send(scratch(linear(0, 1)), next, {0, linear(1, 1)}, reduced)});
-  ring.loop(is_pair ? 0 : 1,
-            std::array{reduce(input(linear(rank)), output(), previous, {0, linear(world - 2)}, true),
-                       send(scratch(linear(world - 3)), next, {0, linear(world - 2)},
-                            {{kReduceFirst, Scope::last}, {kReduce, Scope::last}})});
+  ring.loop(at_least_0(world - 3), std::array{reduce(input(linear(rank - 3, -1)), scratch(linear(1, 1)), previous,
+                                                     {0, linear(1, 1)}, false, {{kSend, Scope::previous}}),
+                                              send(scratch(linear(0, 1)), next, {0, linear(1, 1)}, reduced)});
+  ring.loop(is_pair ? 0 : 1, std::array{reduce(input(linear(rank)), output(), previous, {0, linear(world - 2)}, true),
+                                        send(scratch(linear(world - 3)), next, {0, linear(world - 2)},
+                                             {{kReduceFirst, Scope::last}, {kReduce, Scope::last}})});
   return ring;
 }
 

@@ -66,7 +66,8 @@ inline Step reduce_all(Rank world, const Chunk& source, const Chunk& target, con
 }
 
 inline Step copy(const Chunk& source, const Chunk& target, const Afters& after = {}) {
-  return {.kind = StepKind::copy, .source = source, .target = target, .after = {after.first, after.second, after.third}};
+  return {
+      .kind = StepKind::copy, .source = source, .target = target, .after = {after.first, after.second, after.third}};
 }
 
 }  // namespace neuron::algorithms

@@ -142,8 +142,8 @@ NEURON_ALWAYS_INLINE T apply(T a, T b) {
   }
 }
 
-/// The product of a float32 is made in double: with scale = 1/n that is the correctly rounded quotient. For bfloat16 the
-/// accumulator has bits enough as it is.
+/// The product of a float32 is made in double: with scale = 1/n that is the correctly rounded quotient. For bfloat16
+/// the accumulator has bits enough as it is.
 template <bool kScaled, typename T>
 NEURON_ALWAYS_INLINE T scaled(T value, double scale) {
   if constexpr (!kScaled) {
@@ -230,10 +230,14 @@ NEURON_ALWAYS_INLINE void combine_many(const Arguments& in) {
 template <typename Element, typename Op, bool kScaled>
 NEURON_ALWAYS_INLINE void combine(const Arguments& in) {
   switch (in.operand_count) {
-    case 1: return combine_1<Element, kScaled>(in);
-    case 2: return combine_2<Element, Op, kScaled>(in);
-    case 3: return combine_3<Element, Op, kScaled>(in);
-    default: return combine_many<Element, Op, kScaled>(in);
+    case 1:
+      return combine_1<Element, kScaled>(in);
+    case 2:
+      return combine_2<Element, Op, kScaled>(in);
+    case 3:
+      return combine_3<Element, Op, kScaled>(in);
+    default:
+      return combine_many<Element, Op, kScaled>(in);
   }
 }
 

@@ -45,20 +45,28 @@ Kernel kernel_for(ReduceOp op, bool is_scaled) {
         if (is_scaled) return pick<Element, kernels::Sum, true>();
       }
       [[fallthrough]];
-    case ReduceOp::sum: return pick<Element, kernels::Sum, false>();
-    case ReduceOp::minimum: return pick<Element, kernels::Minimum, false>();
-    case ReduceOp::maximum: return pick<Element, kernels::Maximum, false>();
+    case ReduceOp::sum:
+      return pick<Element, kernels::Sum, false>();
+    case ReduceOp::minimum:
+      return pick<Element, kernels::Minimum, false>();
+    case ReduceOp::maximum:
+      return pick<Element, kernels::Maximum, false>();
   }
   return nullptr;
 }
 
 Kernel kernel_for(DataType type, ReduceOp op, bool is_scaled) {
   switch (type) {
-    case DataType::float32: return kernel_for<kernels::Plain<float>, true>(op, is_scaled);
-    case DataType::bfloat16: return kernel_for<kernels::Bfloat16Pair, true>(op, is_scaled);
-    case DataType::int32: return kernel_for<kernels::Plain<std::int32_t>, false>(op, is_scaled);
-    case DataType::int64: return kernel_for<kernels::Plain<std::int64_t>, false>(op, is_scaled);
-    case DataType::bytes: return nullptr;
+    case DataType::float32:
+      return kernel_for<kernels::Plain<float>, true>(op, is_scaled);
+    case DataType::bfloat16:
+      return kernel_for<kernels::Bfloat16Pair, true>(op, is_scaled);
+    case DataType::int32:
+      return kernel_for<kernels::Plain<std::int32_t>, false>(op, is_scaled);
+    case DataType::int64:
+      return kernel_for<kernels::Plain<std::int64_t>, false>(op, is_scaled);
+    case DataType::bytes:
+      return nullptr;
   }
   return nullptr;
 }
@@ -67,27 +75,36 @@ Kernel kernel_for(DataType type, ReduceOp op, bool is_scaled) {
 
 std::string_view name_of(DataType type) {
   switch (type) {
-    case DataType::bytes: return "bytes";
-    case DataType::float32: return "float32";
-    case DataType::bfloat16: return "bfloat16";
-    case DataType::int32: return "int32";
-    case DataType::int64: return "int64";
+    case DataType::bytes:
+      return "bytes";
+    case DataType::float32:
+      return "float32";
+    case DataType::bfloat16:
+      return "bfloat16";
+    case DataType::int32:
+      return "int32";
+    case DataType::int64:
+      return "int64";
   }
   return "unknown";
 }
 
 std::string_view name_of(ReduceOp op) {
   switch (op) {
-    case ReduceOp::sum: return "sum";
-    case ReduceOp::average: return "average";
-    case ReduceOp::minimum: return "minimum";
-    case ReduceOp::maximum: return "maximum";
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::average:
+      return "average";
+    case ReduceOp::minimum:
+      return "minimum";
+    case ReduceOp::maximum:
+      return "maximum";
   }
   return "unknown";
 }
 
-void reduce(std::byte* target, std::span<const std::byte* const> operands, std::size_t count, DataType type, ReduceOp op,
-            double scale) {
+void reduce(std::byte* target, std::span<const std::byte* const> operands, std::size_t count, DataType type,
+            ReduceOp op, double scale) {
   NEURON_CHECK(!operands.empty(), "a reduction needs at least one operand");
   if (count == 0) return;
   const bool is_scaled = scale != 1.0;
@@ -103,12 +120,14 @@ void reduce(std::byte* target, std::span<const std::byte* const> operands, std::
 Status supported(DataType type, ReduceOp op) {
   const std::string what = "the reduction " + std::string(name_of(op)) + " of " + std::string(name_of(type));
   if (type == DataType::bytes) {
-    return {Code::unsupported, what + " is not supported: raw bytes can only be moved. Convert the tensor to float32, " +
+    return {Code::unsupported, what +
+                                   " is not supported: raw bytes can only be moved. Convert the tensor to float32, " +
                                    "bfloat16, int32 or int64 first."};
   }
   const bool is_integer = type == DataType::int32 || type == DataType::int64;
   if (is_integer && op == ReduceOp::average) {
-    return {Code::unsupported, what + " is not supported: it would have to round. Use sum and divide by the world size " +
+    return {Code::unsupported, what +
+                                   " is not supported: it would have to round. Use sum and divide by the world size " +
                                    "yourself, or convert the tensor to a floating type."};
   }
   return {};

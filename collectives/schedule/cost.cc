@@ -25,9 +25,15 @@ class Clockwork {
       const Event event = events_.top();
       events_.pop();
       switch (event.kind) {
-        case EventKind::arrive: arrive(event.number, event.time); break;
-        case EventKind::land: land(event.number, event.time); break;
-        case EventKind::complete: complete(event.rank, event.number, event.time); break;
+        case EventKind::arrive:
+          arrive(event.number, event.time);
+          break;
+        case EventKind::land:
+          land(event.number, event.time);
+          break;
+        case EventKind::complete:
+          complete(event.rank, event.number, event.time);
+          break;
       }
     }
     for (Rank rank = 0; rank < job_.world(); ++rank) {
@@ -44,8 +50,8 @@ class Clockwork {
     double time;
     std::uint64_t order;  // of creation: equal times keep it
     EventKind kind;
-    Rank rank;             // complete
-    std::uint32_t number;  // message, or instance (complete)
+    Rank rank;                                  // complete
+    std::uint32_t number;                       // message, or instance (complete)
     bool operator<(const Event& other) const {  // a priority queue yields the largest first
       return time != other.time ? time > other.time : order > other.order;
     }
@@ -115,7 +121,8 @@ class Clockwork {
     const auto extent = static_cast<std::uint32_t>(step.target.extent.at(instance.iteration));
     std::uint32_t operands = step.kind == StepKind::copy ? 1 : instance.operand_count;
     const auto first = job_.operands().begin() + instance.first;
-    const bool has_own = std::find(first, first + instance.operand_count, kOwnOperand) != first + instance.operand_count;
+    const bool has_own =
+        std::find(first, first + instance.operand_count, kOwnOperand) != first + instance.operand_count;
     if (step.kind == StepKind::reduce && step.source.space != Space::none && !has_own) ++operands;
     double& free = of(rank).processor_free;
     free = std::max(now, free) + model_.gamma * bytes_of(rank, extent) * operands;

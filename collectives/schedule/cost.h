@@ -1,9 +1,10 @@
-// cost: how long a collective takes by the alpha-beta model, with ports: the tuner picks by it, `explain` explains by it.
-// Pure functions of their arguments, any thread. Fail (internal) where the schedules are malformed or deadlock.
+// cost: how long a collective takes by the alpha-beta model, with ports: the tuner picks by it, `explain` explains by
+// it. Pure functions of their arguments, any thread. Fail (internal) where the schedules are malformed or deadlock.
 //
-// The model (after Hockney 1994 and the one-port model): a message of b bytes leaves through its sender's port in b*beta,
-// arrives alpha later and takes b*beta of its receiver's port; ports serve one message at a time. Combining takes gamma for
-// each byte of each operand, copying gamma for each byte, one after the other on a rank. Sends do not wait for receives.
+// The model (after Hockney 1994 and the one-port model): a message of b bytes leaves through its sender's port in
+// b*beta, arrives alpha later and takes b*beta of its receiver's port; ports serve one message at a time. Combining
+// takes gamma for each byte of each operand, copying gamma for each byte, one after the other on a rank. Sends do not
+// wait for receives.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -21,10 +22,10 @@ struct CostModel {
 };
 
 struct Cost {
-  double seconds = 0;           // until the last rank is done
-  std::uint64_t messages = 0;   // of all ranks
-  double bytes = 0;             // sent by all ranks
-  double most_bytes = 0;        // sent by the rank that sends most
+  double seconds = 0;          // until the last rank is done
+  std::uint64_t messages = 0;  // of all ranks
+  double bytes = 0;            // sent by all ranks
+  double most_bytes = 0;       // sent by the rank that sends most
 };
 
 /// When an instance was issued and when it was complete, in seconds.

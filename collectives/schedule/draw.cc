@@ -86,7 +86,8 @@ std::string svg_of(const Arrow& arrow) {
   const int y1 = kTop + arrow.round * kRow;
   const int y2 = kTop + arrow.end * kRow;
   if (arrow.from == arrow.to) return text_at(x1 + 8, y1 - 4, arrow.source + " = " + arrow.target, " class=\"copy\"");
-  const char* const style = arrow.is_reduced ? "class=\"reduced\" marker-end=\"url(#blue)\"" : "class=\"moved\" marker-end=\"url(#black)\"";
+  const char* const style =
+      arrow.is_reduced ? "class=\"reduced\" marker-end=\"url(#blue)\"" : "class=\"moved\" marker-end=\"url(#black)\"";
   // A third of the way: arrows of a round cross in the middle.
   const int x = x1 + (x2 - x1) / 3 + 4;
   const int y = y1 + (y2 - y1) / 3 - 2;
@@ -106,7 +107,8 @@ Result<std::string> draw_text(const std::vector<Schedule>& schedules) {
       continue;
     }
     text += " --" + arrow.source + "--> " + std::to_string(arrow.to);
-    if (arrow.target != "signal") text += std::string(arrow.is_reduced ? " (reduce into " : " (into ") + arrow.target + ")";
+    if (arrow.target != "signal")
+      text += std::string(arrow.is_reduced ? " (reduce into " : " (into ") + arrow.target + ")";
     text += "\n";
   }
   return text;
@@ -140,7 +142,8 @@ Result<std::string> draw_svg(const std::vector<Schedule>& schedules) {
   }
   for (int rank = 0; rank < world; ++rank) {
     const int x = kLeft + rank * kColumn;
-    svg += line_between(x, kTop, x, bottom, "class=\"rank\"") + text_at(x - 18, kTop - 14, "rank " + std::to_string(rank));
+    svg +=
+        line_between(x, kTop, x, bottom, "class=\"rank\"") + text_at(x - 18, kTop - 14, "rank " + std::to_string(rank));
   }
   for (const Arrow& arrow : *arrows) svg += svg_of(arrow);
   return svg + "</svg>\n";

@@ -1,8 +1,8 @@
 // draw: the schedules of all ranks as a figure, so that the figures in the documentation come from the code.
 // Pure functions, any thread. Fail (internal) where the schedules are malformed or deadlock.
 //
-// Time runs downward in rounds of one message latency (timeline() with alpha = 1 and free bytes); an arrow goes from the
-// round in which a send is issued to the one in which its message is used.
+// Time runs downward in rounds of one message latency (timeline() with alpha = 1 and free bytes); an arrow goes from
+// the round in which a send is issued to the one in which its message is used.
 #pragma once
 #include <string>
 #include <vector>

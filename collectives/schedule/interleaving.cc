@@ -57,11 +57,19 @@ Status Interleaving::run() {
 
 Status Interleaving::handle(const Event& event) {
   switch (event.kind) {
-    case EventKind::issue: issue(event.rank); return {};
-    case EventKind::capture: capture(event.number); return {};
-    case EventKind::land: return land(event.number);
-    case EventKind::perform: return perform(event.rank, event.number);
-    case EventKind::complete: complete(event.rank, event.number); return {};
+    case EventKind::issue:
+      issue(event.rank);
+      return {};
+    case EventKind::capture:
+      capture(event.number);
+      return {};
+    case EventKind::land:
+      return land(event.number);
+    case EventKind::perform:
+      return perform(event.rank, event.number);
+    case EventKind::complete:
+      complete(event.rank, event.number);
+      return {};
   }
   return {};
 }
@@ -95,7 +103,9 @@ void Interleaving::issue(Rank rank) {
       }
       if (state.missing[k] == 0) pool_.push_back({EventKind::perform, rank, k});
       break;
-    case StepKind::copy: pool_.push_back({EventKind::perform, rank, k}); break;
+    case StepKind::copy:
+      pool_.push_back({EventKind::perform, rank, k});
+      break;
   }
   advance(rank);
 }
@@ -119,7 +129,8 @@ void Interleaving::capture(std::uint32_t message) {
   }
   state.is_captured = true;
   if (state.is_posted) pool_.push_back({EventKind::land, 0, message});
-  const std::size_t pair = static_cast<std::size_t>(it.source) * ranks_.size() + static_cast<std::size_t>(it.destination);
+  const std::size_t pair =
+      static_cast<std::size_t>(it.source) * ranks_.size() + static_cast<std::size_t>(it.destination);
   const bool is_eager = !state.is_posted && has_eager_budget_ && !is_budget_used_[pair];
   if (is_eager) is_budget_used_[pair] = true;
   if (state.is_posted || is_eager) complete_send(message);
@@ -187,7 +198,8 @@ Status Interleaving::perform_chunk(Rank rank, std::uint32_t instance, std::uint3
   return write(rank, instance, chunk, expressions_.combine(operands_, step.completes_reduction), size);
 }
 
-Status Interleaving::write(Rank rank, std::uint32_t instance, std::uint32_t chunk, Expression value, std::uint64_t size) {
+Status Interleaving::write(Rank rank, std::uint32_t instance, std::uint32_t chunk, Expression value,
+                           std::uint64_t size) {
   const std::uint32_t slot = slot_of(rank, job_.step(rank, instance).target, instance, chunk);
   const std::uint64_t room = memory(rank).size_of(slot);
   if (size != Memory::kAnySize && room != Memory::kAnySize && size != room) {

@@ -1,9 +1,9 @@
 // One random execution of a whole job on symbolic memory: the part of verify that finds deadlocks and wrong results.
 // A resource of verify's, one thread. Fails with what is wrong, naming rank, phase, iteration and step.
 //
-// Events happen in random order: an instance is issued, a send's source is read, a message lands, an instance completes.
-// A send completes only when its receive is posted, except that with an eager budget the first message of each pair that
-// is caught waiting may complete without.
+// Events happen in random order: an instance is issued, a send's source is read, a message lands, an instance
+// completes. A send completes only when its receive is posted, except that with an eager budget the first message of
+// each pair that is caught waiting may complete without.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -66,7 +66,8 @@ class Interleaving {
 
   /// Writes and checks that a chunk of this size belongs there.
   Status write(Rank rank, std::uint32_t instance, std::uint32_t chunk, Expression value, std::uint64_t size);
-  [[nodiscard]] std::uint32_t slot_of(Rank rank, const Chunk& chunk, std::uint32_t instance, std::uint32_t offset) const;
+  [[nodiscard]] std::uint32_t slot_of(Rank rank, const Chunk& chunk, std::uint32_t instance,
+                                      std::uint32_t offset) const;
   void learn(Rank rank, std::uint32_t instance);
 
   [[nodiscard]] Status check_end() const;
@@ -93,7 +94,7 @@ class Interleaving {
   std::vector<std::vector<bool>> news_;  // barrier: what each message's sender had heard of
   std::vector<bool> is_budget_used_;     // by pair
   std::vector<Event> pool_;
-  std::vector<Expression> operands_;     // scratch of perform_chunk
+  std::vector<Expression> operands_;  // scratch of perform_chunk
 };
 
 }  // namespace neuron

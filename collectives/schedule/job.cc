@@ -195,9 +195,10 @@ Status Job::check_order(Rank rank, std::uint32_t instance) const {
   Status status;
   for_each_awaited(rank, instance, [&](std::uint32_t awaited) {
     if (awaited < instance || !status) return;
-    status = wrong(rank, instance, "deadlock: it waits for step " +
-                                       std::to_string(awaited < instances(rank).size() ? instances(rank)[awaited].step : 0) +
-                                       ", which is issued only after it");
+    status = wrong(rank, instance,
+                   "deadlock: it waits for step " +
+                       std::to_string(awaited < instances(rank).size() ? instances(rank)[awaited].step : 0) +
+                       ", which is issued only after it");
   });
   return status;
 }
@@ -208,8 +209,8 @@ Status Job::check_unique(const std::vector<End>& ends, bool is_send) const {
     const End& b = ends[k];
     if (std::tie(a.source, a.destination, a.label) != std::tie(b.source, b.destination, b.label)) continue;
     const Rank rank = is_send ? b.source : b.destination;
-    return wrong(rank, b.instance, "its message has the same label as that of " + describe(rank, a.instance) +
-                                       ": two candidates");
+    return wrong(rank, b.instance,
+                 "its message has the same label as that of " + describe(rank, a.instance) + ": two candidates");
   }
   return {};
 }
@@ -227,8 +228,8 @@ Status Job::match(std::vector<End>& sends, std::vector<End>& receives) {
   for (const End& send : sends) {
     if (r < receives.size() && by_key(receives[r], send)) break;
     if (r == receives.size() || key(receives[r]) != key(send)) {
-      return wrong(send.source, send.instance, "unmatched message: rank " + std::to_string(send.destination) +
-                                                   " never receives it");
+      return wrong(send.source, send.instance,
+                   "unmatched message: rank " + std::to_string(send.destination) + " never receives it");
     }
     const End& receive = receives[r++];
     if (receive.extent != send.extent) {
@@ -238,8 +239,7 @@ Status Job::match(std::vector<End>& sends, std::vector<End>& receives) {
     const auto message = static_cast<std::uint32_t>(messages_.size());
     instances_[static_cast<std::size_t>(send.source)][send.instance].first = message;
     operands_[receive.operand] = message;
-    messages_.push_back(
-        {send.source, send.destination, send.label, send.instance, receive.instance, send.extent});
+    messages_.push_back({send.source, send.destination, send.label, send.instance, receive.instance, send.extent});
   }
   if (r == receives.size()) return {};
   return wrong(receives[r].destination, receives[r].instance,

@@ -1,7 +1,7 @@
 // Job: the schedules of all ranks of one collective, unrolled into instances, with every send matched to its receive.
 // A value that verify, cost and draw read; the schedules must outlive it. Any thread.
-// Fails (internal, naming rank, phase, iteration and step) when a schedule is malformed or a message has not exactly one
-// sender and one receiver.
+// Fails (internal, naming rank, phase, iteration and step) when a schedule is malformed or a message has not exactly
+// one sender and one receiver.
 #pragma once
 #include <cstdint>
 #include <limits>

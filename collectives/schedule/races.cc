@@ -84,7 +84,9 @@ class Walk {
     return {};
   }
 
-  [[nodiscard]] bool is_complete(std::int64_t instance) const { return is_complete_[static_cast<std::size_t>(instance)]; }
+  [[nodiscard]] bool is_complete(std::int64_t instance) const {
+    return is_complete_[static_cast<std::size_t>(instance)];
+  }
 
   [[nodiscard]] Place place_of(const Chunk& chunk, std::int64_t i, std::uint32_t c) const {
     const std::uint32_t number = job_.schedule(rank_).chunk_at(chunk, i) + c;

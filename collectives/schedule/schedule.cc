@@ -21,9 +21,12 @@ std::string to_text(const Index& index) {
   text += index.step < 0 ? "-" : "+";
   const std::string step = std::to_string(index.step < 0 ? -static_cast<std::int64_t>(index.step) : index.step);
   switch (index.growth) {
-    case Growth::linear: return text + (step == "1" ? "" : step) + "i";
-    case Growth::doubling: return text + step + "*2^i";
-    case Growth::halving: return text + step + "/2^i";
+    case Growth::linear:
+      return text + (step == "1" ? "" : step) + "i";
+    case Growth::doubling:
+      return text + step + "*2^i";
+    case Growth::halving:
+      return text + step + "/2^i";
   }
   return text;
 }
@@ -54,7 +57,9 @@ std::string to_text(const Step& step) {
 /// Mixes words one by one: independent of the layout and byte order of the machine.
 class Hasher {
  public:
-  void add(std::int64_t word) { state_ = Random::mix(state_ ^ (static_cast<std::uint64_t>(word) + 0x9E3779B97F4A7C15ULL)); }
+  void add(std::int64_t word) {
+    state_ = Random::mix(state_ ^ (static_cast<std::uint64_t>(word) + 0x9E3779B97F4A7C15ULL));
+  }
   void add(const Index& index) {
     add(index.base);
     add(index.step);
@@ -89,60 +94,90 @@ class Hasher {
 
 std::string_view name_of(Collective collective) {
   switch (collective) {
-    case Collective::all_reduce: return "all_reduce";
-    case Collective::all_gather: return "all_gather";
-    case Collective::reduce_scatter: return "reduce_scatter";
-    case Collective::broadcast: return "broadcast";
-    case Collective::reduce: return "reduce";
-    case Collective::gather: return "gather";
-    case Collective::scatter: return "scatter";
-    case Collective::all_to_all: return "all_to_all";
-    case Collective::barrier: return "barrier";
-    case Collective::send: return "send";
-    case Collective::receive: return "receive";
+    case Collective::all_reduce:
+      return "all_reduce";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::reduce_scatter:
+      return "reduce_scatter";
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::reduce:
+      return "reduce";
+    case Collective::gather:
+      return "gather";
+    case Collective::scatter:
+      return "scatter";
+    case Collective::all_to_all:
+      return "all_to_all";
+    case Collective::barrier:
+      return "barrier";
+    case Collective::send:
+      return "send";
+    case Collective::receive:
+      return "receive";
   }
   return "unknown";
 }
 
 std::string_view name_of(Algorithm algorithm) {
   switch (algorithm) {
-    case Algorithm::direct: return "direct";
-    case Algorithm::ring: return "ring";
-    case Algorithm::binomial: return "binomial";
-    case Algorithm::pairwise: return "pairwise";
-    case Algorithm::dissemination: return "dissemination";
-    case Algorithm::point_to_point: return "point_to_point";
+    case Algorithm::direct:
+      return "direct";
+    case Algorithm::ring:
+      return "ring";
+    case Algorithm::binomial:
+      return "binomial";
+    case Algorithm::pairwise:
+      return "pairwise";
+    case Algorithm::dissemination:
+      return "dissemination";
+    case Algorithm::point_to_point:
+      return "point_to_point";
   }
   return "unknown";
 }
 
 std::string_view name_of(Space space) {
   switch (space) {
-    case Space::none: return "none";
-    case Space::input: return "input";
-    case Space::output: return "output";
-    case Space::scratch: return "scratch";
+    case Space::none:
+      return "none";
+    case Space::input:
+      return "input";
+    case Space::output:
+      return "output";
+    case Space::scratch:
+      return "scratch";
   }
   return "unknown";
 }
 
 std::string_view name_of(StepKind kind) {
   switch (kind) {
-    case StepKind::send: return "send";
-    case StepKind::receive: return "receive";
-    case StepKind::reduce: return "reduce";
-    case StepKind::copy: return "copy";
+    case StepKind::send:
+      return "send";
+    case StepKind::receive:
+      return "receive";
+    case StepKind::reduce:
+      return "reduce";
+    case StepKind::copy:
+      return "copy";
   }
   return "unknown";
 }
 
 std::string_view name_of(Scope scope) {
   switch (scope) {
-    case Scope::none: return "none";
-    case Scope::same: return "same";
-    case Scope::previous: return "previous";
-    case Scope::last: return "last";
-    case Scope::all: return "all";
+    case Scope::none:
+      return "none";
+    case Scope::same:
+      return "same";
+    case Scope::previous:
+      return "previous";
+    case Scope::last:
+      return "last";
+    case Scope::all:
+      return "all";
   }
   return "unknown";
 }
@@ -158,7 +193,9 @@ Schedule& Schedule::loop(std::uint32_t iterations, std::span<const Step> body) {
   return *this;
 }
 
-Rank Schedule::peer_at(const Step& step, std::int64_t i) const { return static_cast<Rank>(wrap(step.peer.at(i), world)); }
+Rank Schedule::peer_at(const Step& step, std::int64_t i) const {
+  return static_cast<Rank>(wrap(step.peer.at(i), world));
+}
 
 std::uint32_t Schedule::chunk_at(const Index& index, std::int64_t i) const { return wrap(index.at(i), chunks); }
 
@@ -168,9 +205,12 @@ std::uint32_t Schedule::chunk_at(const Chunk& chunk, std::int64_t i) const {
 
 std::uint32_t Schedule::chunks_in(Space space) const {
   switch (space) {
-    case Space::none: return 0;
-    case Space::scratch: return scratch_chunks;
-    case Space::input: return collective == Collective::all_gather || collective == Collective::gather ? 1 : chunks;
+    case Space::none:
+      return 0;
+    case Space::scratch:
+      return scratch_chunks;
+    case Space::input:
+      return collective == Collective::all_gather || collective == Collective::gather ? 1 : chunks;
     case Space::output:
       return collective == Collective::reduce_scatter || collective == Collective::scatter ? 1 : chunks;
   }

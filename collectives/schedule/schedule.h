@@ -1,11 +1,12 @@
-// Schedule: what ONE rank does in a collective, as data. A small immutable value: phases that loop over a few steps whose
-// peers and chunks are affine in the loop index. No pointer, no byte count, no time: size chooses which schedule, never its
-// content. Five readers: execute (collectives/run), verify, simulate, cost, draw.
+// Schedule: what ONE rank does in a collective, as data. A small immutable value: phases that loop over a few steps
+// whose peers and chunks are affine in the loop index. No pointer, no byte count, no time: size chooses which schedule,
+// never its content. Five readers: execute (collectives/run), verify, simulate, cost, draw.
 //
-// How it is read. A schedule is a sequence of instances (phase by phase, iteration by iteration, step by step). A reader
-// issues them strictly in that order; an instance is issued when what it comes `after` is complete, and completes on its
-// own. So write receives before the sends that wait for them. Sends read their source between issue and completion;
-// receives write their target between issue and completion. Messages are matched by (source, destination, stage, label).
+// How it is read. A schedule is a sequence of instances (phase by phase, iteration by iteration, step by step). A
+// reader issues them strictly in that order; an instance is issued when what it comes `after` is complete, and
+// completes on its own. So write receives before the sends that wait for them. Sends read their source between issue
+// and completion; receives write their target between issue and completion. Messages are matched by (source,
+// destination, stage, label).
 //
 // The executor runs a schedule once per segment of the chunks ("lane"), several lanes at a time; lanes are independent.
 #pragma once
@@ -36,7 +37,7 @@ enum class Collective : std::uint8_t {
 [[nodiscard]] std::string_view name_of(Collective collective);
 
 enum class Algorithm : std::uint8_t {
-  direct,         // everyone exchanges with everyone; reductions take all operands at once
+  direct,  // everyone exchanges with everyone; reductions take all operands at once
   ring,
   binomial,       // tree of doubling distance
   pairwise,       // step i exchanges with the ranks at distance i
@@ -82,8 +83,9 @@ enum class StepKind : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(StepKind kind);
 
-/// Which instances of an earlier (or the same) step must be complete. The step may belong to an earlier phase; iterations
-/// are then compared by number. An instance that does not exist (skipped phase, fewer iterations) counts as complete.
+/// Which instances of an earlier (or the same) step must be complete. The step may belong to an earlier phase;
+/// iterations are then compared by number. An instance that does not exist (skipped phase, fewer iterations) counts as
+/// complete.
 enum class Scope : std::uint8_t {
   none,
   same,      // the instance of the same iteration
@@ -104,12 +106,12 @@ struct Step {
   std::uint8_t stage = 0;
   /// reduce: this step's result is the final value of the chunk, so an average is divided here.
   bool completes_reduction = false;
-  /// reduce: number of operand positions. Position j (of iteration i) stands for peer.at(i * fan + j); where that is this
-  /// rank itself, the local source is the operand; if no position is, the local source comes after the last one.
+  /// reduce: number of operand positions. Position j (of iteration i) stands for peer.at(i * fan + j); where that is
+  /// this rank itself, the local source is the operand; if no position is, the local source comes after the last one.
   /// Operands are combined in the order of the positions: the expression tree is fixed by the schedule.
   std::uint32_t fan = 1;
   Index peer{};
-  Index label{};  // reduce: of all messages of the iteration
+  Index label{};   // reduce: of all messages of the iteration
   Chunk source{};  // send, copy, reduce (local operand; Space::none: there is none)
   Chunk target{};  // receive, reduce, copy
   std::array<After, 3> after{};
@@ -137,9 +139,9 @@ inline constexpr std::size_t kMaxPhases = 4;
 struct Schedule {
   Collective collective = Collective::barrier;
   Algorithm algorithm = Algorithm::direct;
-  Rank rank = 0;        // in the group
+  Rank rank = 0;  // in the group
   Rank world = 1;
-  Rank root = kNoRank;  // rooted collectives; send: destination, receive: source
+  Rank root = kNoRank;               // rooted collectives; send: destination, receive: source
   std::uint32_t chunks = 1;          // the buffers are cut into so many
   std::uint32_t scratch_chunks = 0;  // as large as the largest chunk each
   std::uint8_t step_count = 0;

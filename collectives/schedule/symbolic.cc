@@ -100,20 +100,26 @@ std::uint32_t Memory::slot(Space space, std::uint32_t chunk) const {
 bool Memory::has_input() const {
   switch (schedule_.collective) {
     case Collective::broadcast:
-    case Collective::scatter: return schedule_.rank == schedule_.root;
+    case Collective::scatter:
+      return schedule_.rank == schedule_.root;
     case Collective::barrier:
-    case Collective::receive: return false;
-    default: return true;
+    case Collective::receive:
+      return false;
+    default:
+      return true;
   }
 }
 
 bool Memory::has_output() const {
   switch (schedule_.collective) {
     case Collective::reduce:
-    case Collective::gather: return schedule_.rank == schedule_.root;
+    case Collective::gather:
+      return schedule_.rank == schedule_.root;
     case Collective::barrier:
-    case Collective::send: return false;
-    default: return true;
+    case Collective::send:
+      return false;
+    default:
+      return true;
   }
 }
 
@@ -123,12 +129,17 @@ std::int64_t Memory::alias(std::uint32_t input_chunk) const {
   if (!in_place_ || !has_output()) return -1;
   switch (schedule_.collective) {
     case Collective::all_reduce:
-    case Collective::reduce: return input_chunk;
+    case Collective::reduce:
+      return input_chunk;
     case Collective::all_gather:
-    case Collective::gather: return schedule_.rank;
-    case Collective::reduce_scatter: return is_own ? 0 : -1;
-    case Collective::scatter: return is_own && has_input() ? 0 : -1;
-    default: return -1;
+    case Collective::gather:
+      return schedule_.rank;
+    case Collective::reduce_scatter:
+      return is_own ? 0 : -1;
+    case Collective::scatter:
+      return is_own && has_input() ? 0 : -1;
+    default:
+      return -1;
   }
 }
 
@@ -139,11 +150,15 @@ std::uint64_t Memory::size_class(Space space, std::uint32_t chunk) const {
   const bool is_input = space == Space::input;
   switch (schedule_.collective) {
     case Collective::all_gather:
-    case Collective::gather: return is_input ? rank : chunk;
+    case Collective::gather:
+      return is_input ? rank : chunk;
     case Collective::reduce_scatter:
-    case Collective::scatter: return is_input ? chunk : rank;
-    case Collective::all_to_all: return is_input ? rank * world + chunk : chunk * world + rank;
-    default: return chunk;
+    case Collective::scatter:
+      return is_input ? chunk : rank;
+    case Collective::all_to_all:
+      return is_input ? rank * world + chunk : chunk * world + rank;
+    default:
+      return chunk;
   }
 }
 
@@ -158,13 +173,19 @@ Memory::Expected Memory::expected(std::uint32_t chunk) const {
   const auto rank = static_cast<std::uint32_t>(schedule_.rank);
   switch (schedule_.collective) {
     case Collective::all_reduce:
-    case Collective::reduce: return {.is_reduction = true, .chunk = chunk};
-    case Collective::reduce_scatter: return {.is_reduction = true, .chunk = rank};
+    case Collective::reduce:
+      return {.is_reduction = true, .chunk = chunk};
+    case Collective::reduce_scatter:
+      return {.is_reduction = true, .chunk = rank};
     case Collective::all_gather:
-    case Collective::gather: return {.rank = static_cast<Rank>(chunk), .chunk = 0};
-    case Collective::scatter: return {.rank = schedule_.root, .chunk = rank};
-    case Collective::all_to_all: return {.rank = static_cast<Rank>(chunk), .chunk = rank};
-    default: return {.rank = schedule_.root, .chunk = 0};
+    case Collective::gather:
+      return {.rank = static_cast<Rank>(chunk), .chunk = 0};
+    case Collective::scatter:
+      return {.rank = schedule_.root, .chunk = rank};
+    case Collective::all_to_all:
+      return {.rank = static_cast<Rank>(chunk), .chunk = rank};
+    default:
+      return {.rank = schedule_.root, .chunk = 0};
   }
 }
 

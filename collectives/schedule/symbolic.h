@@ -70,9 +70,9 @@ class Memory {
 
   /// What output chunk `chunk` must hold.
   struct Expected {
-    bool is_reduction = false;       // over all ranks; else the one leaf
-    Rank rank = 0;                   // of the leaf
-    std::uint32_t chunk = 0;         // of the leaves
+    bool is_reduction = false;  // over all ranks; else the one leaf
+    Rank rank = 0;              // of the leaf
+    std::uint32_t chunk = 0;    // of the leaves
   };
   [[nodiscard]] bool has_output() const;
   [[nodiscard]] Expected expected(std::uint32_t chunk) const;

@@ -21,12 +21,12 @@ namespace neuron {
 
 struct VerifyOptions {
   std::uint64_t seed = 1;
-  int interleavings = 4;     // random executions of the whole job
-  bool in_place = false;     // input and output share memory as the collective defines it
+  int interleavings = 4;  // random executions of the whole job
+  bool in_place = false;  // input and output share memory as the collective defines it
 };
 
-/// All ranks' schedules of one collective, index = rank. Errors: internal, with rank, phase, iteration, step and what is
-/// wrong ("rank 3, phase 1, iteration 2, receive into output[5]: still being read by send ...").
+/// All ranks' schedules of one collective, index = rank. Errors: internal, with rank, phase, iteration, step and what
+/// is wrong ("rank 3, phase 1, iteration 2, receive into output[5]: still being read by send ...").
 Status verify(const std::vector<Schedule>& schedules, const VerifyOptions& options = {});
 
 /// Convenience: builds all ranks' schedules and verifies them.

@@ -78,7 +78,8 @@ CASES: dict[str, tuple[Call, type[Exception], str]] = {
                               r"gather_list is given on rank 1, but the result goes to rank 0: leave it empty here"),
     "scatter list missing": (lambda g: g.scatter([ONES.clone()], [], with_root(dist.ScatterOptions, 1)), ValueError,
                              r"scatter_list holds 0 lists; a rank gives exactly one list of 3 tensors"),
-    "scatter list elsewhere": (lambda g: g.scatter([ONES.clone()], [ones(3)], with_root(dist.ScatterOptions, 2)), ValueError,
+    "scatter list elsewhere": (lambda g: g.scatter([ONES.clone()], [ones(3)], with_root(dist.ScatterOptions, 2)),
+                               ValueError,
                                r"scatter_list is given on rank 1, but the values come from rank 2"),
     "scatter shapes": (lambda g: g.scatter([ONES.clone()], [ones(3, 5)], with_root(dist.ScatterOptions, 1)), ValueError,
                        r"scatter_list\[0\] has shape \[5\] where \[4\] is needed"),
@@ -169,7 +170,9 @@ def mismatching(*calls: Callable[[Any], Any]) -> list[str]:
 
 
 def test_ranks_with_different_dtypes() -> None:
-    errors = mismatching(lambda g: g.allreduce([torch.ones(4)]), lambda g: g.allreduce([torch.ones(4, dtype=torch.int32)]))
+    errors = mismatching(
+        lambda g: g.allreduce([torch.ones(4)]), lambda g: g.allreduce([torch.ones(4, dtype=torch.int32)])
+    )
     assert all("DistBackendError" in error for error in errors), errors
     assert any("all_reduce" in error for error in errors), errors
 
@@ -238,12 +241,12 @@ def test_missing_rank_is_named() -> None:
 
 
 def environment(**variables: str) -> list[harness.Place]:
-    return [harness.Place("", {name: value for name, value in variables.items()})]
+    return [harness.Place("", variables)]
 
 
 def test_provider_that_does_not_exist() -> None:
-    errors = harness.errors(2, lambda g, r, w: None,
-                            places=environment(C10D_NEURON_SHARED_MEMORY="0", C10D_NEURON_PROVIDER="carrier_pigeon"))  # fmt: skip
+    places = environment(C10D_NEURON_SHARED_MEMORY="0", C10D_NEURON_PROVIDER="carrier_pigeon")
+    errors = harness.errors(2, lambda group, rank, world: None, places=places)
     assert all("carrier_pigeon" in error for error in errors), errors
 
 
@@ -254,10 +257,12 @@ def test_knob_that_does_not_parse() -> None:
 
 
 def test_one_host_needs_no_libfabric() -> None:
-    harness.run(2, lambda group, rank, world: dist.barrier(), places=environment(C10D_NEURON_LIBFABRIC="/nonexistent.so"))
+    harness.run(
+        2, lambda group, rank, world: dist.barrier(), places=environment(C10D_NEURON_LIBFABRIC="/nonexistent.so")
+    )
 
 
 def test_missing_libfabric_is_said_when_it_matters() -> None:
-    errors = harness.errors(2, lambda g, r, w: None,
-                            places=environment(C10D_NEURON_SHARED_MEMORY="0", C10D_NEURON_LIBFABRIC="/nonexistent.so"))  # fmt: skip
+    places = environment(C10D_NEURON_SHARED_MEMORY="0", C10D_NEURON_LIBFABRIC="/nonexistent.so")
+    errors = harness.errors(2, lambda group, rank, world: None, places=places)
     assert all("libfabric" in error and "/nonexistent.so" in error for error in errors), errors

@@ -255,8 +255,11 @@ def reduce_scatter_in_place(to: Checker) -> None:
 
 
 def reduce_scatter_coalesced(to: Checker) -> None:
-    table = {size: [to.all_values(f"scatter coalesced {size} {piece}", size, torch.float32) for piece in range(to.world)]
-             for size in SIZES}  # fmt: skip
+    pieces_of = range(to.world)
+    table = {
+        size: [to.all_values(f"scatter coalesced {size} {piece}", size, torch.float32) for piece in pieces_of]
+        for size in SIZES
+    }
     outputs = [torch.zeros(size) for size in SIZES]
     inputs = [torch.cat([pieces[to.rank] for pieces in table[size]]) for size in SIZES]
     to.group.reduce_scatter_tensor_coalesced(outputs, inputs, dist.ReduceScatterOptions()).wait()
@@ -272,7 +275,10 @@ def all_to_all(to: Checker) -> None:
     for (dtype, size, layout), even in itertools.product(movements(), (True, False)):
         label = f"all_to_all {dtype} {size} {layout} even={even}"
         length = (lambda s, d, n=size: n) if even else (lambda s, d, n=size: uneven(n, s, d))
-        def piece(source: int, destination: int, label: str = label, dtype: torch.dtype = dtype, length: Any = length) -> Tensor:
+
+        def piece(
+            source: int, destination: int, label: str = label, dtype: torch.dtype = dtype, length: Any = length
+        ) -> Tensor:
             return to.values(f"{label} to {destination}", length(source, destination), dtype, source)
 
         inputs = [place(piece(to.rank, peer), layout) for peer in range(to.world)]
@@ -286,7 +292,9 @@ def all_to_all_single(to: Checker) -> None:
     for (dtype, size, layout), even in itertools.product(movements(), (True, False)):
         label = f"all_to_all_single {dtype} {size} {layout} even={even}"
         lengths = [[size if even else uneven(size, s, d) for d in range(to.world)] for s in range(to.world)]
-        pieces = [[to.values(f"{label} to {d}", lengths[s][d], dtype, s) for d in range(to.world)] for s in range(to.world)]
+        pieces = [
+            [to.values(f"{label} to {d}", lengths[s][d], dtype, s) for d in range(to.world)] for s in range(to.world)
+        ]
         whole = torch.cat(pieces[to.rank])
         given = place(whole, "strided" if layout == "strided" else "plain")
         incoming = [lengths[s][to.rank] for s in range(to.world)]

@@ -70,6 +70,7 @@ class Job:
 
     pids: list[int]
     pipes: list[int]
+    store: str
 
     def collect(self, timeout: float) -> list[Outcome]:
         """Waits for all ranks; those that do not end in time are told to print their stacks, then killed."""
@@ -98,6 +99,7 @@ class Job:
             outcomes[rank].exit_code = os.waitstatus_to_exitcode(status)
             if not answers[rank] and not outcomes[rank].error:
                 outcomes[rank].error = f"exit code {outcomes[rank].exit_code}"
+        Path(self.store).unlink(missing_ok=True)
         return outcomes
 
     def _kill(self, ranks: list[int]) -> None:
@@ -112,7 +114,7 @@ class Job:
 
 def start(world: int, body: Callable[..., Any], *args: Any, places: Sequence[Place] = (), init: bool = True,
           timeout: timedelta = GROUP_TIMEOUT, backend: str = "neuron") -> Job:  # fmt: skip
-    """Forks `world` ranks that each run body(group, rank, world, *args); with init=False the group is the store's path."""
+    """Forks `world` ranks that each run body(group, rank, world, *args); without init the group is the store's path."""
     descriptor, path = tempfile.mkstemp(prefix="c10d-neuron-store-")
     os.close(descriptor)
     Path(path).unlink()
@@ -129,7 +131,7 @@ def start(world: int, body: Callable[..., Any], *args: Any, places: Sequence[Pla
         os.close(writer)
         pids.append(pid)
         pipes.append(reader)
-    return Job(pids, pipes)
+    return Job(pids, pipes, path)
 
 
 def _be_rank(pipe: int, path: str, rank: int, world: int, body: Callable[..., Any], args: Sequence[Any], place: Place,

@@ -1,6 +1,6 @@
-// Fork guard: descriptors that a forked child must not keep. A DataLoader worker that inherits a socket keeps a dead rank's
-// connection alive; so one pthread_atfork handler closes all registered descriptors in the child.
-// Process-wide; any thread. Nothing here fails. Most callers want Descriptor (descriptor.h), which does this by itself.
+// Fork guard: descriptors that a forked child must not keep. A DataLoader worker that inherits a socket keeps a dead
+// rank's connection alive; so one pthread_atfork handler closes all registered descriptors in the child. Process-wide;
+// any thread. Nothing here fails. Most callers want Descriptor (descriptor.h), which does this by itself.
 #pragma once
 #include <cstdint>
 
@@ -13,8 +13,9 @@ void register_descriptor(int descriptor);
 /// then the number may already belong to somebody else and must not be closed.
 [[nodiscard]] bool unregister_descriptor(int descriptor);
 
-/// How many forks lie between this process and the one that first used the fork guard. An object that remembers the count
-/// at its creation knows later whether it was inherited: its threads, descriptors and arenas are not there any more.
+/// How many forks lie between this process and the one that first used the fork guard. An object that remembers the
+/// count at its creation knows later whether it was inherited: its threads, descriptors and arenas are not there any
+/// more.
 [[nodiscard]] std::uint32_t fork_count();
 
 /// Whether this process was forked from one that had used the fork guard.

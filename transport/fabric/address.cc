@@ -65,9 +65,10 @@ Status compatible(const Address& own, const Address& peer) {
                                 ". Set C10D_NEURON_PROVIDER and C10D_NEURON_LIBFABRIC alike on all hosts."};
   }
   if (is_loopback(own.host) != is_loopback(peer.host) || is_version_6(own.host) != is_version_6(peer.host)) {
-    return {Code::mismatch, "This rank listens at " + own.host + ", the peer at " + peer.host +
-                                ": they do not reach each other. Set C10D_NEURON_INTERFACE on each host to the interface "
-                                "that reaches the others, and check that it is up."};
+    return {Code::mismatch,
+            "This rank listens at " + own.host + ", the peer at " + peer.host +
+                ": they do not reach each other. Set C10D_NEURON_INTERFACE on each host to the interface "
+                "that reaches the others, and check that it is up."};
   }
   if (own.remote_write != peer.remote_write) {
     const auto mode = [](const Address& address) { return address.remote_write ? "remote writes" : "messages"; };

@@ -46,7 +46,8 @@ void BlockPool::end_write(std::uint32_t index) {
 RemoteBlock BlockPool::expose(std::uint32_t index) const {
   const Region& slab = slabs_[index / kBlocksPerSlab];
   const std::uint64_t offset = (index % kBlocksPerSlab) * kBlockBytes;
-  const std::uint64_t base = endpoint_.uses_virtual_addresses() ? reinterpret_cast<std::uintptr_t>(slab.pages.address()) : 0;
+  const std::uint64_t base =
+      endpoint_.uses_virtual_addresses() ? reinterpret_cast<std::uintptr_t>(slab.pages.address()) : 0;
   return {base + offset, fi_mr_key(slab.registration.get())};
 }
 

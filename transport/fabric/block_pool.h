@@ -1,6 +1,7 @@
 // BlockPool: the blocks of a rail, kBlockBytes each, mapped and registered a slab at a time when first needed.
-// A resource of the Rail, used under the engine's baton. `take` returns nothing when all blocks are out or memory is refused
-// (logged once). A block that was returned while writes still read from it becomes free when the last of them ends.
+// A resource of the Rail, used under the engine's baton. `take` returns nothing when all blocks are out or memory is
+// refused (logged once). A block that was returned while writes still read from it becomes free when the last of them
+// ends.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -14,12 +14,13 @@ namespace neuron::fabric {
 namespace {
 
 std::string numeric_address(const fi_info& info) {
-  const bool is_internet = info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6 ||
-                           info.addr_format == FI_SOCKADDR;
+  const bool is_internet =
+      info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6 || info.addr_format == FI_SOCKADDR;
   if (!is_internet || info.src_addr == nullptr) return {};
   char host[NI_MAXHOST] = {};
   const auto* address = static_cast<const sockaddr*>(info.src_addr);
-  if (::getnameinfo(address, static_cast<socklen_t>(info.src_addrlen), host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) {
+  if (::getnameinfo(address, static_cast<socklen_t>(info.src_addrlen), host, sizeof host, nullptr, 0, NI_NUMERICHOST) !=
+      0) {
     return {};
   }
   const std::string text = host;

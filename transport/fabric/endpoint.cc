@@ -15,7 +15,8 @@ namespace neuron::fabric {
 Result<Pages> Pages::map(std::size_t bytes) {
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
-    return Status(Code::unavailable, "Cannot map " + std::to_string(bytes) + " bytes for the fabric: " + std::strerror(errno));
+    return Status(Code::unavailable,
+                  "Cannot map " + std::to_string(bytes) + " bytes for the fabric: " + std::strerror(errno));
   }
   ::madvise(address, bytes, MADV_DONTFORK);
   return Pages(static_cast<std::byte*>(address), bytes);
@@ -58,9 +59,9 @@ void Endpoint::stop() {
 void Endpoint::drain_errors() {
   // Some providers free what an unread error refers to together with the endpoint: read all of them first.
   constexpr int kMostReads = 4096;
-  std::array<fi_cq_data_entry, 16> entries;
+  fi_cq_data_entry entries[16];
   for (int reads = 0; reads < kMostReads; ++reads) {
-    auto count = fi_cq_read(cq_.get(), entries.data(), entries.size());
+    auto count = fi_cq_read(cq_.get(), entries, std::size(entries));
     if (count == -FI_EAVAIL) {
       ErrorEntry error;
       count = fi_cq_readerr(cq_.get(), error.get(), 0);
@@ -85,7 +86,8 @@ Status Endpoint::open_domain() {
   fi_av_attr attributes{};
   attributes.type = FI_AV_TABLE;
   fid_av* av = nullptr;
-  if (const int returned = fi_av_open(domain, &attributes, &av, nullptr); returned != 0) return failed("fi_av_open", returned);
+  if (const int returned = fi_av_open(domain, &attributes, &av, nullptr); returned != 0)
+    return failed("fi_av_open", returned);
   av_.reset(av);
   return {};
 }
@@ -114,7 +116,8 @@ Status Endpoint::open_endpoint() {
     return failed("fi_endpoint", returned);
   }
   ep_.reset(ep);
-  if (const int returned = fi_ep_bind(ep, &av_->fid, 0); returned != 0) return failed("fi_ep_bind (address vector)", returned);
+  if (const int returned = fi_ep_bind(ep, &av_->fid, 0); returned != 0)
+    return failed("fi_ep_bind (address vector)", returned);
   if (const int returned = fi_ep_bind(ep, &cq_->fid, FI_TRANSMIT | FI_RECV); returned != 0) {
     return failed("fi_ep_bind (completion queue)", returned);
   }
@@ -125,7 +128,8 @@ Status Endpoint::open_endpoint() {
 Status Endpoint::read_raw_address() {
   std::array<std::byte, 256> room{};
   std::size_t length = room.size();
-  if (const int returned = fi_getname(&ep_->fid, room.data(), &length); returned != 0) return failed("fi_getname", returned);
+  if (const int returned = fi_getname(&ep_->fid, room.data(), &length); returned != 0)
+    return failed("fi_getname", returned);
   raw_address_.assign(room.begin(), room.begin() + static_cast<std::ptrdiff_t>(length));
   return {};
 }
@@ -155,17 +159,19 @@ Result<Region> Endpoint::block_region(std::size_t bytes) const {
 Status Endpoint::register_pages(Region& region, std::uint64_t access) const {
   // A key of our own choice is a random one: to a stranger who can reach the port, a counted key would be an open door.
   const std::size_t key_bytes = info_->domain_attr->mr_key_size;
-  const std::uint64_t key_mask = key_bytes >= sizeof(std::uint64_t) ? UINT64_MAX : (std::uint64_t{1} << (8 * key_bytes)) - 1;
+  const std::uint64_t key_mask =
+      key_bytes >= sizeof(std::uint64_t) ? UINT64_MAX : (std::uint64_t{1} << (8 * key_bytes)) - 1;
   int returned = -FI_ENOKEY;
   for (int attempts = 0; attempts < 8 && returned == -FI_ENOKEY; ++attempts) {
     const std::uint64_t key = has_mode(FI_MR_PROV_KEY) ? 0 : random_nonce() & key_mask;
     fid_mr* registration = nullptr;
-    returned = fi_mr_reg(domain_.get(), region.pages.address(), region.pages.bytes(), access, 0, key, 0, &registration, nullptr);
+    returned = fi_mr_reg(domain_.get(), region.pages.address(), region.pages.bytes(), access, 0, key, 0, &registration,
+                         nullptr);
     if (returned == 0) region.registration.reset(registration);
   }
   if (returned == 0) return {};
-  return {Code::unavailable, failed("fi_mr_reg", returned).message() +
-                                 " Registering " + std::to_string(region.pages.bytes()) +
+  return {Code::unavailable, failed("fi_mr_reg", returned).message() + " Registering " +
+                                 std::to_string(region.pages.bytes()) +
                                  " bytes needs locked memory on RDMA hardware: check `ulimit -l`."};
 }
 

@@ -1,7 +1,7 @@
-// Endpoint: one reliable-datagram endpoint with its fabric, domain, address vector and completion queue, as libfabric opened
-// them, and what was learned about them. Region: memory registered with its domain.
-// Resources. The Rail owns its Endpoint, and the Regions, which are destroyed before it. Thread: the holder of the engine's
-// baton. Opening fails with `unavailable`, naming the call and libfabric's reason.
+// Endpoint: one reliable-datagram endpoint with its fabric, domain, address vector and completion queue, as libfabric
+// opened them, and what was learned about them. Region: memory registered with its domain. Resources. The Rail owns its
+// Endpoint, and the Regions, which are destroyed before it. Thread: the holder of the engine's baton. Opening fails
+// with `unavailable`, naming the call and libfabric's reason.
 #pragma once
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -30,8 +30,8 @@ struct CloseFid {
 template <typename Fid>
 using Owned = std::unique_ptr<Fid, CloseFid>;
 
-/// Where an error completion is read into: zeroed, since providers also read it, and longer than the headers say, since later
-/// versions append to it.
+/// Where an error completion is read into: zeroed, since providers also read it, and longer than the headers say, since
+/// later versions append to it.
 class ErrorEntry {
  public:
   [[nodiscard]] fi_cq_err_entry* get() { return &storage_.entry; }
@@ -84,8 +84,8 @@ class Endpoint {
   Endpoint& operator=(const Endpoint&) = delete;
   ~Endpoint();
 
-  /// Closes the endpoint proper, after which the provider touches no memory of ours any more; registrations go next, and the
-  /// domain last, with this object. Idempotent.
+  /// Closes the endpoint proper, after which the provider touches no memory of ours any more; registrations go next,
+  /// and the domain last, with this object. Idempotent.
   void stop();
 
   [[nodiscard]] const Library& library() const { return library_; }

@@ -57,7 +57,8 @@ std::vector<Interface> list_interfaces() {
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
     if (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6) continue;
-    auto place = std::find_if(found.begin(), found.end(), [&](const Interface& i) { return i.name == entry->ifa_name; });
+    auto place =
+        std::find_if(found.begin(), found.end(), [&](const Interface& i) { return i.name == entry->ifa_name; });
     if (place == found.end()) {
       found.push_back({entry->ifa_name, (entry->ifa_flags & IFF_LOOPBACK) != 0, entry->ifa_name == default_route, {}});
       place = std::prev(found.end());

@@ -1,5 +1,5 @@
-// Interface: a network interface of this host, as far as choosing one matters. A value; list_interfaces and interface_toward
-// ask the kernel, may be called by any thread, and answer with nothing when they cannot know.
+// Interface: a network interface of this host, as far as choosing one matters. A value; list_interfaces and
+// interface_toward ask the kernel, may be called by any thread, and answer with nothing when they cannot know.
 #pragma once
 #include <string>
 #include <vector>

@@ -73,8 +73,8 @@ Result<std::unique_ptr<Rail>> LibfabricRail::open(const Options& options, const 
   return std::unique_ptr<Rail>(std::move(rail));
 }
 
-LibfabricRail::LibfabricRail(std::unique_ptr<Endpoint> endpoint, Address own, const Offer& offer, const Options& options,
-                             const Clock& clock)
+LibfabricRail::LibfabricRail(std::unique_ptr<Endpoint> endpoint, Address own, const Offer& offer,
+                             const Options& options, const Clock& clock)
     : endpoint_(std::move(endpoint)),
       own_(std::move(own)),
       offer_(offer),
@@ -102,7 +102,8 @@ Status LibfabricRail::prepare_messages() {
   sends_.assign_buffers(message_memory_.pages.address() + receives_.size() * kMessageBytes, kMessageBytes);
   while (Request* request = receives_.take()) post_receive(request);
   if (unposted_receives_.empty()) return {};
-  return {Code::unavailable, "Provider " + own_.provider + " refuses receive buffers; on RDMA hardware check `ulimit -l`."};
+  return {Code::unavailable,
+          "Provider " + own_.provider + " refuses receive buffers; on RDMA hardware check `ulimit -l`."};
 }
 
 TransportTraits LibfabricRail::traits() const {
@@ -126,7 +127,7 @@ Status LibfabricRail::connect(Rank rank, std::span<const std::byte> address) {
   }
   const auto peer = peers_.add(rank, std::move(*decoded));
   if (!peer) return peer.status();
-  has_early_hello_of_peer_ |= early_hellos_.has(rank);
+  if (early_.has(rank)) connected_late_.push_back(rank);
   return {};
 }
 
@@ -160,7 +161,8 @@ bool LibfabricRail::post_receive(Request* request) {
   if (returned == 0) return true;
   unposted_receives_.push_back(request);
   if (returned != -FI_EAGAIN) {
-    log_once(LogLevel::warning, "fi_recv of provider " + own_.provider + " failed: " + endpoint_->library().error_text(returned));
+    log_once(LogLevel::warning,
+             "fi_recv of provider " + own_.provider + " failed: " + endpoint_->library().error_text(returned));
   }
   return false;
 }
@@ -199,8 +201,8 @@ Posted LibfabricRail::send(Rank rank, const Header& header, std::span<const std:
   return settle(*peer, returned, "fi_send");
 }
 
-Posted LibfabricRail::write(Rank rank, const Block& from, std::size_t bytes, const RemoteBlock& to, std::uint32_t immediate,
-                            std::uint64_t cookie) {
+Posted LibfabricRail::write(Rank rank, const Block& from, std::size_t bytes, const RemoteBlock& to,
+                            std::uint32_t immediate, std::uint64_t cookie) {
   NEURON_CHECK(writes_, "a rail in messages mode does not write");
   NEURON_CHECK(from.index < blocks_.size() && bytes <= kBlockBytes, "a write leaves from one block of this rail");
   Peer* peer = peers_.find(rank);
@@ -235,8 +237,9 @@ Posted LibfabricRail::settle(Peer& peer, long returned, const char* call) {
     note_refusal(peer);
     return Posted::again;
   }
-  lose(peer, {Code::peer_lost, std::string(call) + " to rank " + std::to_string(peer.rank) + " over " + own_.provider +
-                                   " failed: " + endpoint_->library().error_text(returned) + "."},
+  lose(peer,
+       {Code::peer_lost, std::string(call) + " to rank " + std::to_string(peer.rank) + " over " + own_.provider +
+                             " failed: " + endpoint_->library().error_text(returned) + "."},
        false);
   return Posted::lost;
 }

@@ -1,6 +1,6 @@
-// LibfabricRail: the Rail over one libfabric endpoint. Receives are posted once and again at once after each arrival; sends
-// leave from bounce buffers; writes leave from blocks into granted blocks, announced by their immediates.
-// A resource; owner, thread and failures as transport/fabric/open.h says.
+// LibfabricRail: the Rail over one libfabric endpoint. Receives are posted once and again at once after each arrival;
+// sends leave from bounce buffers; writes leave from blocks into granted blocks, announced by their immediates. A
+// resource; owner, thread and failures as transport/fabric/open.h says.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/fabric/block_pool.h"
+#include "transport/fabric/early_messages.h"
 #include "transport/fabric/endpoint.h"
 #include "transport/fabric/open.h"
 #include "transport/fabric/peers.h"
@@ -17,37 +18,6 @@
 #include "transport/fabric/requests.h"
 
 namespace neuron::fabric {
-
-/// Hellos that arrived before connect() told us of their sender, at most one per rank.
-class EarlyHellos {
- public:
-  /// False when there is no room for another.
-  bool keep(Rank source, const Header& header, std::span<const std::byte> payload);
-  /// Whether a hello of that rank waits.
-  [[nodiscard]] bool has(Rank source) const;
-  void forget(Rank source);
-
-  struct Hello {
-    Rank source = kNoRank;
-    Header header;
-    std::vector<std::byte> payload;
-  };
-  /// Takes the hello of a rank for which `is_known(rank)`, if there is one.
-  template <typename IsKnown>
-  bool take(IsKnown&& is_known, Hello& out) {
-    for (Hello& hello : hellos_) {
-      if (!is_known(hello.source)) continue;
-      out = std::move(hello);
-      hello = std::move(hellos_.back());
-      hellos_.pop_back();
-      return true;
-    }
-    return false;
-  }
-
- private:
-  std::vector<Hello> hellos_;
-};
 
 class LibfabricRail final : public Rail {
  public:
@@ -101,7 +71,7 @@ class LibfabricRail final : public Rail {
   void complete_send(Request* request);
   void complete_write(Request* request, const Status& status, TransportEvents& events);
   void deliver(std::span<const std::byte> message, TransportEvents& events);
-  void deliver_early_hellos(TransportEvents& events);
+  void deliver_early_messages(TransportEvents& events);
 
   // Losing.
   void lose(Peer& peer, const Status& reason, bool is_flush);
@@ -127,10 +97,10 @@ class LibfabricRail final : public Rail {
   RequestPool write_requests_;
   std::vector<Request*> unposted_receives_;
 
-  EarlyHellos early_hellos_;
-  bool has_early_hello_of_peer_ = false;
-  std::vector<Peer*> refusing_;    // with refused_since set
-  std::vector<Rank> losses_;       // to be reported
+  EarlyMessages early_;
+  std::vector<Rank> connected_late_;  // ranks that early messages wait for, and that are connected now
+  std::vector<Peer*> refusing_;       // with refused_since set
+  std::vector<Rank> losses_;          // to be reported
   Dropped dropped_;
 };
 

@@ -12,10 +12,6 @@ namespace {
 constexpr std::size_t kBatch = 16;
 constexpr int kBatchesPerPoll = 2;  // 32 messages of 8 KiB are copied in well under 50 us
 constexpr Nanoseconds kFlushLimit = 200 * kMillisecond;
-// Strangers may send hellos, too: at most 1 MiB of them is kept.
-constexpr std::size_t kMostEarlyHellos = 4096;
-constexpr std::size_t kLongestHello = 256;
-
 class Nobody final : public TransportEvents {
  public:
   void on_message(Rank, const Header&, std::span<const std::byte>) override {}
@@ -28,7 +24,8 @@ class Nobody final : public TransportEvents {
 const char* advice(int error) {
   switch (error) {
     case FI_EHOSTUNREACH:
-      return " The peer has never answered: on AWS the security group must allow all traffic from and to itself, by its "
+      return " The peer has never answered: on AWS the security group must allow all traffic from and to itself, by "
+             "its "
              "own id, inbound and outbound.";
     case FI_ENOTCONN:
     case FI_ECONNABORTED:
@@ -44,37 +41,12 @@ const char* advice(int error) {
 
 }  // namespace
 
-// ---- hellos of ranks that we do not know yet ----
-
-bool EarlyHellos::keep(Rank source, const Header& header, std::span<const std::byte> payload) {
-  forget(source);
-  if (hellos_.size() >= kMostEarlyHellos || payload.size() > kLongestHello) return false;
-  hellos_.push_back({source, header, {payload.begin(), payload.end()}});
-  return true;
-}
-
-bool EarlyHellos::has(Rank source) const {
-  return std::any_of(hellos_.begin(), hellos_.end(), [&](const Hello& hello) { return hello.source == source; });
-}
-
-void EarlyHellos::forget(Rank source) {
-  std::erase_if(hellos_, [&](const Hello& hello) { return hello.source == source; });
-}
-
-void LibfabricRail::deliver_early_hellos(TransportEvents& events) {
-  has_early_hello_of_peer_ = false;
-  EarlyHellos::Hello hello;
-  while (early_hellos_.take([&](Rank rank) { return peers_.find(rank) != nullptr; }, hello)) {
-    events.on_message(hello.source, hello.header, hello.payload);
-  }
-}
-
 // ---- polling ----
 
 bool LibfabricRail::poll(TransportEvents& events) {
   bool happened = false;
-  if (has_early_hello_of_peer_) {
-    deliver_early_hellos(events);
+  if (!connected_late_.empty()) {
+    deliver_early_messages(events);
     happened = true;
   }
   for (int batch = 0; batch < kBatchesPerPoll; ++batch) {
@@ -89,22 +61,22 @@ bool LibfabricRail::poll(TransportEvents& events) {
 }
 
 std::size_t LibfabricRail::read_completions(TransportEvents& events) {
-  std::array<fi_cq_data_entry, kBatch> entries;
-  const auto count = fi_cq_read(endpoint_->cq(), entries.data(), entries.size());
+  fi_cq_data_entry entries[kBatch];
+  const auto count = fi_cq_read(endpoint_->cq(), entries, std::size(entries));
   if (count > 0) {
     for (std::ptrdiff_t i = 0; i < count; ++i) complete(entries[static_cast<std::size_t>(i)], events);
     return static_cast<std::size_t>(count);
   }
   if (count == -FI_EAGAIN || count == 0) return 0;
   if (count == -FI_EAVAIL) return read_error(events) ? kBatch : 0;
-  lose_all({Code::internal, "The completion queue of provider " + own_.provider + " failed: " +
-                                endpoint_->library().error_text(count) + "."});
+  lose_all({Code::internal, "The completion queue of provider " + own_.provider +
+                                " failed: " + endpoint_->library().error_text(count) + "."});
   return 0;
 }
 
 void LibfabricRail::complete(const fi_cq_data_entry& entry, TransportEvents& events) {
-  // FI_REMOTE_CQ_DATA alone does not tell: some providers set it on the writer's side, too. Nor does the length, which others
-  // leave 0.
+  // FI_REMOTE_CQ_DATA alone does not tell: some providers set it on the writer's side, too. Nor does the length, which
+  // others leave 0.
   constexpr std::uint64_t kWritten = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
   if ((entry.flags & kWritten) == kWritten) {
     events.on_written(static_cast<std::uint32_t>(entry.data));
@@ -138,11 +110,20 @@ void LibfabricRail::deliver(std::span<const std::byte> message, TransportEvents&
   const auto payload = message.subspan(sizeof header);
   const Peer* peer = peers_.find(source);
   if (peer == nullptr) {
-    const bool kept = header.kind == MessageKind::hello && source >= 0 && early_hellos_.keep(source, header, payload);
-    if (!kept) ++dropped_.unknown;
+    if (!early_.keep(header, payload)) ++dropped_.unknown;
     return;
   }
   if (!peer->is_lost) events.on_message(source, header, payload);
+}
+
+void LibfabricRail::deliver_early_messages(TransportEvents& events) {
+  for (const Rank rank : std::exchange(connected_late_, {})) {
+    while (is_connected(rank)) {
+      const auto message = early_.take(rank);
+      if (!message) break;
+      events.on_message(rank, message->header, message->payload);
+    }
+  }
 }
 
 void LibfabricRail::complete_send(Request* request) {
@@ -174,8 +155,8 @@ bool LibfabricRail::read_error(TransportEvents& events) {
   std::array<char, 256> room{};
   const char* detail = fi_cq_strerror(endpoint_->cq(), error->prov_errno, error->err_data, room.data(), room.size());
   const std::string text = own_.provider + " reports " + library.error_text(-error->err) + ", provider's number " +
-                           std::to_string(error->prov_errno) + (detail == nullptr ? "" : ": " + std::string(detail)) + "." +
-                           advice(error->err);
+                           std::to_string(error->prov_errno) + (detail == nullptr ? "" : ": " + std::string(detail)) +
+                           "." + advice(error->err);
   if (Request* request = receives_.find(error->op_context)) {
     ++dropped_.failed;
     log_once(LogLevel::debug, "A receive failed: " + text);
@@ -184,8 +165,8 @@ bool LibfabricRail::read_error(TransportEvents& events) {
   }
   const bool is_flush = error->err == FI_ECANCELED;
   if (Request* request = sends_.find(error->op_context)) {
-    lose(*request->peer, {Code::peer_lost, "Sending to rank " + std::to_string(request->peer->rank) + " failed: " + text},
-         is_flush);
+    lose(*request->peer,
+         {Code::peer_lost, "Sending to rank " + std::to_string(request->peer->rank) + " failed: " + text}, is_flush);
     complete_send(request);
   } else if (Request* write = write_requests_.find(error->op_context)) {
     const Status status(Code::peer_lost, "Writing to rank " + std::to_string(write->peer->rank) + " failed: " + text);
@@ -235,9 +216,10 @@ void LibfabricRail::check_refusals() {
   std::erase_if(refusing_, [&](Peer* peer) {
     if (peer->refused_since == 0) return true;
     if (now - peer->refused_since < stall_limit_) return false;
-    lose(*peer, {Code::peer_lost, "Rank " + std::to_string(peer->rank) + " has taken nothing over " + own_.provider + " for " +
-                                      std::to_string((now - peer->refused_since) / kSecond) +
-                                      " s: its process has ended or hangs, or the network between the hosts is down."},
+    lose(*peer,
+         {Code::peer_lost, "Rank " + std::to_string(peer->rank) + " has taken nothing over " + own_.provider + " for " +
+                               std::to_string((now - peer->refused_since) / kSecond) +
+                               " s: its process has ended or hangs, or the network between the hosts is down."},
          false);
     return true;
   });
@@ -246,7 +228,7 @@ void LibfabricRail::check_refusals() {
 // ---- sleeping and ending ----
 
 bool LibfabricRail::arm() {
-  if (!losses_.empty() || has_early_hello_of_peer_ || !unposted_receives_.empty()) return false;
+  if (!losses_.empty() || !connected_late_.empty() || !unposted_receives_.empty()) return false;
   return endpoint_->try_wait();
 }
 

@@ -12,9 +12,9 @@
 namespace neuron::fabric {
 namespace {
 
-// The symbol versions whose structures the headers describe ("ABI changes" in fabric(7)). A plain dlsym would take the newest
-// ones, whose structures may be longer. Structures only ever grow at their end, and nothing here touches what was added after
-// 2.0, so later headers keep that row.
+// The symbol versions whose structures the headers describe ("ABI changes" in fabric(7)). A plain dlsym would take the
+// newest ones, whose structures may be longer. Structures only ever grow at their end, and nothing here touches what
+// was added after 2.0, so later headers keep that row.
 #if FI_MAJOR_VERSION >= 2
 constexpr const char* kInfoVersion = "FABRIC_1.8";
 #elif FI_MINOR_VERSION >= 20
@@ -56,8 +56,8 @@ Result<Library> bind(void* handle, const char* path) {
                         find(handle, "fi_strerror", kBaseVersion, library.strerror);
   if (!complete) {
     return Status(Code::unavailable, std::string(path) + " is no libfabric of version " +
-                                         version_text(FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION)) +
-                                         " or later (" + ::dlerror() + "). " + kRemedy);
+                                         version_text(FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION)) + " or later (" +
+                                         ::dlerror() + "). " + kRemedy);
   }
   library.path = path_of(reinterpret_cast<const void*>(library.version), path);
   return library;
@@ -80,8 +80,8 @@ Result<Library> Library::open(const std::string& path) {
   if (!path.empty()) {
     void* handle = ::dlopen(path.c_str(), kFlags);
     if (handle != nullptr) return bind(handle, path.c_str());
-    return Status(Code::unavailable, "C10D_NEURON_LIBFABRIC is \"" + path + "\", which cannot be opened: " + ::dlerror() +
-                                         ". Correct or unset it.");
+    return Status(Code::unavailable, "C10D_NEURON_LIBFABRIC is \"" + path +
+                                         "\", which cannot be opened: " + ::dlerror() + ". Correct or unset it.");
   }
   for (const char* candidate : kSearched) {
     if (void* handle = ::dlopen(candidate, kFlags)) return bind(handle, candidate);
@@ -103,12 +103,12 @@ std::string Library::error_text(long returned) const {
 
 void set_provider_defaults() {
   constexpr int kKeepUsers = 0;
-  ::setenv("FI_MR_CACHE_MONITOR", "disabled", kKeepUsers);       // all memory is registered once, by us
-  ::setenv("FI_EFA_USE_DEVICE_RDMA", "1", kKeepUsers);           // off by default below interface version 1.18
-  ::setenv("FI_EFA_ENABLE_SHM_TRANSFER", "0", kKeepUsers);       // ranks of one host have their own shared memory
+  ::setenv("FI_MR_CACHE_MONITOR", "disabled", kKeepUsers);  // all memory is registered once, by us
+  ::setenv("FI_EFA_USE_DEVICE_RDMA", "1", kKeepUsers);      // off by default below interface version 1.18
+  ::setenv("FI_EFA_ENABLE_SHM_TRANSFER", "0", kKeepUsers);  // ranks of one host have their own shared memory
   if (!kernel_copies_pinned_pages()) return;
   ::setenv("FI_EFA_FORK_SAFE", "1", kKeepUsers);
-  ::setenv("FI_EFA_USE_HUGE_PAGE", "0", kKeepUsers);             // aborts together with FI_EFA_FORK_SAFE
+  ::setenv("FI_EFA_USE_HUGE_PAGE", "0", kKeepUsers);  // aborts together with FI_EFA_FORK_SAFE
 }
 
 }  // namespace neuron::fabric

@@ -1,6 +1,7 @@
 // Library: libfabric, opened at run time, so that a machine without it still runs jobs on one host.
-// A value: a handful of function pointers into a library that stays loaded until the process ends. Made once per rail by the
-// thread that builds the transports. Opening fails with `unavailable` when no libfabric is found or it lacks a symbol.
+// A value: a handful of function pointers into a library that stays loaded until the process ends. Made once per rail
+// by the thread that builds the transports. Opening fails with `unavailable` when no libfabric is found or it lacks a
+// symbol.
 #pragma once
 #include <rdma/fabric.h>
 
@@ -45,8 +46,9 @@ class FreeInfo {
 };
 using InfoList = std::unique_ptr<fi_info, FreeInfo>;
 
-/// Sets the defaults of the providers' own environment variables that this transport depends on, each only if the user has
-/// not set it. Call before the library is opened, from the thread that starts the engine: it writes the environment.
+/// Sets the defaults of the providers' own environment variables that this transport depends on, each only if the user
+/// has not set it. Call before the library is opened, from the thread that starts the engine: it writes the
+/// environment.
 void set_provider_defaults();
 
 }  // namespace neuron::fabric

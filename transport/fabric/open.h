@@ -1,6 +1,6 @@
-// open: the way into this folder. Makes a Rail, the transport over libfabric between hosts; no header of libfabric is needed
-// to use it. The Engine owns the rail; threads and failures as transport/transport.h says. Opening fails with `unavailable`:
-// no libfabric, no such provider, no such interface, or the call of libfabric that failed.
+// open: the way into this folder. Makes a Rail, the transport over libfabric between hosts; no header of libfabric is
+// needed to use it. The Engine owns the rail; threads and failures as transport/transport.h says. Opening fails with
+// `unavailable`: no libfabric, no such provider, no such interface, or the call of libfabric that failed.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,7 +28,7 @@ Options options_from(const Config& config);
 /// What a rail has seen and not delivered; for tests and diagnosis.
 struct Dropped {
   std::uint64_t malformed = 0;  // too short, or of no known kind
-  std::uint64_t unknown = 0;    // from a rank that is not connected
+  std::uint64_t unknown = 0;    // from ranks that are not connected, beyond those that are kept until they are
   std::uint64_t failed = 0;     // receives that ended in error
 
   friend bool operator==(const Dropped&, const Dropped&) = default;

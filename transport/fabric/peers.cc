@@ -8,7 +8,9 @@
 namespace neuron::fabric {
 namespace {
 
-std::string key_of(const std::vector<std::byte>& raw) { return {reinterpret_cast<const char*>(raw.data()), raw.size()}; }
+std::string key_of(const std::vector<std::byte>& raw) {
+  return {reinterpret_cast<const char*>(raw.data()), raw.size()};
+}
 
 }  // namespace
 
@@ -42,7 +44,8 @@ void PeerTable::forget(Rank rank) {
 
 void PeerTable::release_if_forgotten(Peer* peer) {
   if (forgotten_.empty() || !peer->is_idle()) return;
-  const auto place = std::find_if(forgotten_.begin(), forgotten_.end(), [&](const auto& one) { return one.get() == peer; });
+  const auto place =
+      std::find_if(forgotten_.begin(), forgotten_.end(), [&](const auto& one) { return one.get() == peer; });
   if (place == forgotten_.end()) return;
   const auto owner = std::move(*place);
   forgotten_.erase(place);

@@ -1,6 +1,6 @@
-// Peer: what a rail knows of one other process; PeerTable: all of them, by rank, and their entries in the address vector.
-// Resources of the Rail, used under the engine's baton. A peer that is forgotten while operations to it are in flight lives on,
-// without a rank, until the last of them has completed: only then may its address leave the vector.
+// Peer: what a rail knows of one other process; PeerTable: all of them, by rank, and their entries in the address
+// vector. Resources of the Rail, used under the engine's baton. A peer that is forgotten while operations to it are in
+// flight lives on, without a rank, until the last of them has completed: only then may its address leave the vector.
 #pragma once
 #include <rdma/fabric.h>
 
@@ -24,13 +24,13 @@ struct Peer {
   Rank rank = kNoRank;
   Address address;
   fi_addr_t handle = FI_ADDR_NOTAVAIL;
-  std::uint32_t sends = 0;           // in flight
-  std::uint32_t writes = 0;          // in flight
-  Nanoseconds refused_since = 0;     // first refusal (EAGAIN) with nothing accepted or completed since; 0: none
-  bool is_lost = false;              // will be reported, or has been; nothing is posted to it any more
-  bool is_flushed = false;           // the reason so far is only that something else failed before
+  std::uint32_t sends = 0;        // in flight
+  std::uint32_t writes = 0;       // in flight
+  Nanoseconds refused_since = 0;  // first refusal (EAGAIN) with nothing accepted or completed since; 0: none
+  bool is_lost = false;           // will be reported, or has been; nothing is posted to it any more
+  bool is_flushed = false;        // the reason so far is only that something else failed before
   bool is_reported = false;
-  Status reason;                     // of the loss
+  Status reason;  // of the loss
   TrafficCount traffic;
 
   [[nodiscard]] bool is_idle() const { return sends == 0 && writes == 0; }

@@ -9,7 +9,8 @@
 namespace neuron::fabric {
 namespace {
 
-// Best first. Providers that are not here (shm reaches one host only, udp;ofi_rxd resends by itself) serve whoever names them.
+// Best first. Providers that are not here (shm reaches one host only, udp;ofi_rxd resends by itself) serve whoever
+// names them.
 constexpr std::array<std::string_view, 6> kPreferred = {
     "efa",            // AWS Elastic Fabric Adapter
     "verbs;ofi_rxm",  // InfiniBand, RoCE
@@ -26,7 +27,8 @@ std::size_t preference(std::string_view provider) {
 const Interface* interface_of(const Offer& offer, std::span<const Interface> interfaces) {
   for (const Interface& one : interfaces) {
     const auto& addresses = one.addresses;
-    const bool holds = !offer.address.empty() && std::find(addresses.begin(), addresses.end(), offer.address) != addresses.end();
+    const bool holds =
+        !offer.address.empty() && std::find(addresses.begin(), addresses.end(), offer.address) != addresses.end();
     if (one.name == offer.domain || holds) return &one;
   }
   return nullptr;
@@ -43,13 +45,12 @@ auto reasons(const Offer& offer, std::span<const Interface> interfaces, const Wi
   const bool is_loopback = on != nullptr ? on->is_loopback : offer.domain == "lo";
   const bool is_link_local = offer.address.starts_with("fe80:");
   return std::make_tuple(preference(offer.provider),
-                         !offer.remote_write,                  // else large messages travel as small ones
-                         offer.fabric != "efa-direct",         // no software protocol under ours
-                         is_loopback,                          // reaches nobody else
-                         is_link_local,                        // means nothing on another host
+                         !offer.remote_write,           // else large messages travel as small ones
+                         offer.fabric != "efa-direct",  // no software protocol under ours
+                         is_loopback,                   // reaches nobody else
+                         is_link_local,                 // means nothing on another host
                          wishes.own_address.empty() || offer.address != wishes.own_address,
-                         on == nullptr || !on->has_default_route,
-                         offer.address.find(':') != std::string::npos);
+                         on == nullptr || !on->has_default_route, offer.address.find(':') != std::string::npos);
 }
 
 template <typename Describe>
@@ -86,8 +87,8 @@ Status no_interface(std::span<const Offer> offers, const Wishes& wishes) {
                                  ". Choose one of these or unset it."};
 }
 
-/// Keeps the offers on the interface that was asked for. An offer without an Internet address (efa) has no interface of that
-/// kind and stays, unless the wish names such an offer itself.
+/// Keeps the offers on the interface that was asked for. An offer without an Internet address (efa) has no interface of
+/// that kind and stays, unless the wish names such an offer itself.
 std::vector<std::size_t> on_interface(std::span<const Offer> offers, std::span<const Interface> interfaces,
                                       std::span<const std::size_t> candidates, std::string_view wish) {
   std::vector<std::size_t> exact;

@@ -1,5 +1,5 @@
-// Offer and choose: which of the endpoints that libfabric offers a rail uses. Values and one pure function, so that the choice
-// for hardware that a test machine lacks can be tested. Fails with a Status that lists what there is.
+// Offer and choose: which of the endpoints that libfabric offers a rail uses. Values and one pure function, so that the
+// choice for hardware that a test machine lacks can be tested. Fails with a Status that lists what there is.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -23,9 +23,9 @@ struct Offer {
 
 /// What the user asked for; empty means no wish.
 struct Wishes {
-  std::string provider{};
-  std::string network_interface{};
-  std::string own_address{};  // on the way to other hosts, where known
+  std::string provider;
+  std::string network_interface;
+  std::string own_address;  // on the way to other hosts, where known
 };
 
 /// The index of the best offer. `library` names libfabric in errors.

@@ -1,6 +1,7 @@
-// Request: one operation that libfabric has not completed yet; RequestPool: a fixed number of them, so that posting allocates
-// nothing. Resources of the Rail, used under the engine's baton. libfabric hands back a pointer to a Request as the context of
-// a completion; `find` accepts only pointers that are requests of this pool, since providers also report others, and none.
+// Request: one operation that libfabric has not completed yet; RequestPool: a fixed number of them, so that posting
+// allocates nothing. Resources of the Rail, used under the engine's baton. libfabric hands back a pointer to a Request
+// as the context of a completion; `find` accepts only pointers that are requests of this pool, since providers also
+// report others, and none.
 #pragma once
 #include <rdma/fabric.h>
 
@@ -22,7 +23,7 @@ struct Request {
   std::uint64_t cookie = 0;     // write: the caller's
   std::uint32_t block = 0;      // write: read by the provider until done
   bool in_flight = false;
-  bool is_reported = false;     // write: its caller has been told already, because the peer was lost
+  bool is_reported = false;  // write: its caller has been told already, because the peer was lost
 };
 static_assert(std::is_standard_layout_v<Request> && offsetof(Request, context) == 0);
 

@@ -66,7 +66,8 @@ Result<Arena> Arena::create(Rank rank, std::uint64_t nonce, const Layout& layout
   if (address == MAP_FAILED) return failed("mmap of a memfd");
   auto mapping = std::make_shared<const Mapping>(static_cast<std::byte*>(address), layout.bytes);
   if (::madvise(address, layout.bytes, MADV_DONTFORK) != 0) return failed("madvise(MADV_DONTFORK)");
-  if (::fcntl(descriptor.number(), F_ADD_SEALS, kRequiredSeals) != 0) return failed("sealing a memfd (needs Linux 5.1)");
+  if (::fcntl(descriptor.number(), F_ADD_SEALS, kRequiredSeals) != 0)
+    return failed("sealing a memfd (needs Linux 5.1)");
 
   auto* const control = new (address) ControlPage;
   control->rank = rank;
@@ -84,9 +85,10 @@ Result<PeerArena> PeerArena::map(const Descriptor& descriptor, std::uint64_t id,
   const int seals = ::fcntl(descriptor.number(), F_GET_SEALS);
   if (seals < 0) return Status(Code::refused, "its arena is not a memfd that can be sealed");
   if ((seals & kRequiredSeals) != kRequiredSeals) return Status(Code::refused, "its arena is not sealed as it must be");
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(descriptor.number(), &facts) != 0) return failed("fstat of a peer's arena");
-  if (static_cast<std::size_t>(facts.st_size) != layout.bytes) return Status(Code::refused, "its arena has another size");
+  if (static_cast<std::size_t>(facts.st_size) != layout.bytes)
+    return Status(Code::refused, "its arena has another size");
 
   auto mapping = local_mappings().find(id);
   if (mapping == nullptr) {

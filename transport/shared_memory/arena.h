@@ -1,10 +1,10 @@
 // Arena: this process's sealed shared memory. PeerArena: another's, mapped for reading only.
-// Resources; the Endpoint owns its Arena, each Peer its PeerArena. Made by any thread. Creation fails where the kernel or a
-// sandbox has no memfd with seals; mapping fails when the peer's descriptor is not sealed as it must be.
+// Resources; the Endpoint owns its Arena, each Peer its PeerArena. Made by any thread. Creation fails where the kernel
+// or a sandbox has no memfd with seals; mapping fails when the peer's descriptor is not sealed as it must be.
 //
-// A rank writes its own memory only: the owner maps its arena writable, then seals it, so that nobody can map it writable
-// or change its size any more, and only then hands the descriptor out. A peer that was stopped and continues after a
-// timeout can therefore never scribble on memory that has been used again.
+// A rank writes its own memory only: the owner maps its arena writable, then seals it, so that nobody can map it
+// writable or change its size any more, and only then hands the descriptor out. A peer that was stopped and continues
+// after a timeout can therefore never scribble on memory that has been used again.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -57,18 +57,21 @@ class Arena {
 
 class PeerArena {
  public:
-  /// Checks seals, size and owner before anything in it is used. An arena of this very process is not mapped again: then
-  /// both ends use one address, and the memory lives as long as either.
-  /// Errors: refused, with what is wrong with the descriptor; unavailable.
+  /// Checks seals, size and owner before anything in it is used. An arena of this very process is not mapped again:
+  /// then both ends use one address, and the memory lives as long as either. Errors: refused, with what is wrong with
+  /// the descriptor; unavailable.
   static Result<PeerArena> map(const Descriptor& descriptor, std::uint64_t id, const Layout& layout, Rank rank,
                                std::uint64_t nonce);
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const std::byte* at(std::size_t offset) const { return mapping_->address() + offset; }
-  [[nodiscard]] const ControlPage& control() const { return *reinterpret_cast<const ControlPage*>(mapping_->address()); }
+  [[nodiscard]] const ControlPage& control() const {
+    return *reinterpret_cast<const ControlPage*>(mapping_->address());
+  }
 
  private:
-  PeerArena(const Layout& layout, std::shared_ptr<const Mapping> mapping) : layout_(layout), mapping_(std::move(mapping)) {}
+  PeerArena(const Layout& layout, std::shared_ptr<const Mapping> mapping)
+      : layout_(layout), mapping_(std::move(mapping)) {}
 
   Layout layout_;
   std::shared_ptr<const Mapping> mapping_;

@@ -60,7 +60,8 @@ bool is_block_current(const PeerArena& arena, const SharedBlock& block) {
   const auto index = index_of(arena, block, 0);
   if (!index || !is_shared(block.generation)) return false;
   order_earlier_reads();
-  return word_at(arena.at(arena.layout().generation_offset(*index))).load(std::memory_order_acquire) == block.generation;
+  return word_at(arena.at(arena.layout().generation_offset(*index))).load(std::memory_order_acquire) ==
+         block.generation;
 }
 
 }  // namespace neuron::shared_memory

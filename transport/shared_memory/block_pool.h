@@ -1,5 +1,5 @@
-// BlockPool: the blocks of our own arena, and the generation by which a reader knows that one is still what it was shared as.
-// A resource; the Endpoint owns it; the engine's thread. take() finds none when all are in use.
+// BlockPool: the blocks of our own arena, and the generation by which a reader knows that one is still what it was
+// shared as. A resource; the Endpoint owns it; the engine's thread. take() finds none when all are in use.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,8 +16,8 @@ class BlockPool {
 
   /// The block given back last comes first: it is still in the cache.
   std::optional<Block> take();
-  /// Ends what was shared: a reader that has not finished finds that the block is not current any more, and finds it before
-  /// the block is written again.
+  /// Ends what was shared: a reader that has not finished finds that the block is not current any more, and finds it
+  /// before the block is written again.
   void give_back(const Block& block);
   SharedBlock share(const Block& block);
 

@@ -89,7 +89,7 @@ Status Conversation::handle_reply(const Reply& reply) {
 }
 
 Status Conversation::introduce_ourselves() {
-  auto slot = host_.slots->lease(peer_);
+  auto slot = host_.slots.lease(peer_);
   if (!slot.is_ok()) return slot.status();
   slot_ = std::move(*slot);
   Introduction ours;

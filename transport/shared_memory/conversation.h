@@ -1,5 +1,6 @@
 // Conversation: one hand-over with one process over a connected socket, as a state machine that never blocks.
-// A resource; the Handover owns it and calls it on its thread. Every way it can fail is a Status; the other end is told why.
+// A resource; the Handover owns it and calls it on its thread. Every way it can fail is a Status; the other end is told
+// why.
 #pragma once
 #include <memory>
 #include <optional>
@@ -16,7 +17,7 @@ struct Host {
   Identity self;
   std::string token;
   const Arena& arena;
-  std::shared_ptr<SlotBook> slots;
+  SlotBook& slots;
   int doorbell = -1;
   int pidfd = -1;  // of this process; -1 where the kernel has none
 };

@@ -39,8 +39,12 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Options options, const Doorbe
   const Nanoseconds timeout = options.handover_timeout;
 
   std::unique_ptr<Endpoint> made(new Endpoint(std::move(options), std::move(*arena), std::move(pidfd)));
-  Host host{{made->options_.rank, made->options_.nonce}, made->options_.token,          made->arena_,
-            made->slots_,                                doorbell.descriptor(), made->pidfd_.number()};
+  Host host{{made->options_.rank, made->options_.nonce},
+            made->options_.token,
+            made->arena_,
+            made->slots_,
+            doorbell.descriptor(),
+            made->pidfd_.number()};
   auto handover = Handover::create(std::move(host), doorbell, timeout, std::move(listener));
   if (!handover.is_ok()) return handover.status();
   made->handover_ = std::move(*handover);
@@ -52,10 +56,10 @@ Endpoint::Endpoint(Options options, Arena arena, Descriptor pidfd)
       arena_(std::move(arena)),
       pidfd_(std::move(pidfd)),
       pool_(arena_),
-      slots_(SlotBook::create(arena_.layout().slots, [this](std::uint32_t index) {
+      slots_(arena_.layout().slots, [this](std::uint32_t index) {
         word_at(arena_.at(arena_.layout().consumed_offset(index))).store(0, std::memory_order_relaxed);
         word_at(arena_.at(arena_.layout().ring_offset(index))).store(0, std::memory_order_relaxed);
-      })) {}
+      }) {}
 
 Endpoint::~Endpoint() {
   if (!arena_.is_inherited()) return;
@@ -73,7 +77,8 @@ Status Endpoint::connect(Rank peer, std::span<const std::byte> address) {
   const auto decoded = decode_address(address);
   if (!decoded.is_ok()) return decoded.status();
   if (decoded->owner.rank != peer || peer == options_.rank) {
-    return {Code::invalid_argument, "this shared memory address belongs to rank " + std::to_string(decoded->owner.rank)};
+    return {Code::invalid_argument,
+            "this shared memory address belongs to rank " + std::to_string(decoded->owner.rank)};
   }
   if (!is_connected(peer)) handover_->connect(*decoded);
   return {};
@@ -102,11 +107,13 @@ Posted Endpoint::send(Rank rank, const Header& header, std::span<const std::byte
   if (found == peers_.end()) return Posted::lost;
   Peer& peer = *found->second;
   switch (peer.outbox.write(header, payload)) {
-    case RingWriter::Outcome::full: return Posted::again;
+    case RingWriter::Outcome::full:
+      return Posted::again;
     case RingWriter::Outcome::corrupted:
       lose(peer, {Code::peer_lost, "rank " + std::to_string(rank) + " says that it read what was never sent to it"});
       return Posted::lost;
-    case RingWriter::Outcome::done: break;
+    case RingWriter::Outcome::done:
+      break;
   }
   if (peer.asleep.load(std::memory_order_seq_cst) != kAwake) Doorbell::ring(peer.doorbell.number());
   ++peer.traffic->messages;
@@ -141,13 +148,14 @@ bool Endpoint::poll(TransportEvents& events) {
   }
   const std::size_t count = polled_.size();
   if (first_ >= count) first_ = 0;
-  int budget = kMessagesPerPoll / kMessagesPerTurn;
+  int budget = kMessagesPerPoll;
   for (std::size_t i = 0, at = first_; i < count && budget > 0; ++i) {
     Peer& peer = *polled_[at];
     if (++at == count) at = 0;
-    if (!drain(peer, events)) continue;
+    const int delivered = drain(peer, events);
+    if (delivered == 0) continue;
     happened = true;
-    --budget;
+    budget -= delivered;
     first_ = at;
   }
   report_losses(events);
@@ -156,8 +164,8 @@ bool Endpoint::poll(TransportEvents& events) {
   return happened;
 }
 
-// Returns whether anything was there.
-bool Endpoint::drain(Peer& peer, TransportEvents& events) {
+// Returns how many messages were there; a broken one counts.
+int Endpoint::drain(Peer& peer, TransportEvents& events) {
   int delivered = 0;
   for (; delivered < kMessagesPerTurn && !peer.is_lost; ++delivered) {
     Header header;
@@ -166,13 +174,14 @@ bool Endpoint::drain(Peer& peer, TransportEvents& events) {
     if (outcome == RingReader::Outcome::none) break;
     if (outcome == RingReader::Outcome::corrupted) {
       lose(peer, {Code::peer_lost, "the outbox of rank " + std::to_string(peer.identity.rank) + " is corrupted"});
-      return true;
+      return delivered + 1;
     }
     events.on_message(peer.identity.rank, header, payload);
     const bool has_told = peer.inbox.advance();
-    if (has_told && peer.asleep.load(std::memory_order_seq_cst) == kAsleepForRoom) Doorbell::ring(peer.doorbell.number());
+    if (has_told && peer.asleep.load(std::memory_order_seq_cst) == kAsleepForRoom)
+      Doorbell::ring(peer.doorbell.number());
   }
-  return delivered > 0;
+  return delivered;
 }
 
 void Endpoint::lose(Peer& peer, const Status& why) {
@@ -199,7 +208,10 @@ void Endpoint::add(std::unique_ptr<Peer> peer) {
   const Rank rank = peer->identity.rank;
   if (peers_.contains(rank)) return;
   peer->traffic = &traffic_[rank];
-  if (options_.on_pidfd && peer->pidfd.is_valid()) options_.on_pidfd(rank, ::fcntl(peer->pidfd.number(), F_DUPFD_CLOEXEC, 0));
+  if (options_.on_pidfd && peer->pidfd.is_valid()) {
+    const int copy = ::fcntl(peer->pidfd.number(), F_DUPFD_CLOEXEC, 0);
+    if (copy >= 0) options_.on_pidfd(rank, copy);
+  }
   polled_.push_back(peer.get());
   peers_.emplace(rank, std::move(peer));
 }

@@ -1,11 +1,11 @@
-// Endpoint: the Transport between processes of one host. Messages go through outboxes in the sender's own sealed memory,
-// large payloads are read in place (BulkMode::pull). A resource; the Engine owns it, and its Doorbell outlives it.
-// Thread: as Transport says; one thread of its own (Handover) exchanges descriptors and sleeps otherwise.
-// Fails at creation where the kernel or a sandbox has no sealed memfd or no abstract sockets: then the fabric serves.
+// Endpoint: the Transport between processes of one host. Messages go through outboxes in the sender's own sealed
+// memory, large payloads are read in place (BulkMode::pull). A resource; the Engine owns it, and its Doorbell outlives
+// it. Thread: as Transport says; one thread of its own (Handover) exchanges descriptors and sleeps otherwise. Fails at
+// creation where the kernel or a sandbox has no sealed memfd or no abstract sockets: then the fabric serves.
 //
 // The hot path of send is one copy into the outbox and a look at the peer's `asleep` word; of poll, one look per peer.
-// That a sleeper misses nothing: the sender stores the stamp, then loads `asleep`; the sleeper stores `asleep`, then loads
-// the stamps; all four seq_cst, so one of the two sees the other.
+// That a sleeper misses nothing: the sender stores the stamp, then loads `asleep`; the sleeper stores `asleep`, then
+// loads the stamps; all four seq_cst, so one of the two sees the other.
 #pragma once
 #include <functional>
 #include <memory>
@@ -25,7 +25,8 @@ struct Options {
   std::uint64_t nonce = 0;
   std::uint32_t local_ranks = 2;  // processes of the job on this host, this one included; at most kMaxSlots + 1
   std::string token{};            // the job's secret; must not be empty
-  /// Hears of each new peer, in poll(); owns the descriptor, which becomes readable when the process ends. May be empty.
+  /// Hears of each new peer, in poll(); owns the descriptor, which becomes readable when the process ends. May be
+  /// empty.
   std::function<void(Rank peer, int pidfd)> on_pidfd{};
   Nanoseconds handover_timeout = 2 * kSecond;
 };
@@ -76,7 +77,7 @@ class Endpoint final : public Transport {
   void add(std::unique_ptr<Peer> peer);
   void lose(Peer& peer, const Status& why);
   void report_losses(TransportEvents& events);
-  bool drain(Peer& peer, TransportEvents& events);
+  int drain(Peer& peer, TransportEvents& events);
   void bury();
   bool has_something();
 
@@ -89,15 +90,15 @@ class Endpoint final : public Transport {
   Arena arena_;
   const Descriptor pidfd_;  // of this process, to be handed over; empty where the kernel has none
   BlockPool pool_;
-  std::shared_ptr<SlotBook> slots_;
+  SlotBook slots_;
   std::unordered_map<Rank, TrafficCount> traffic_;
   std::unordered_map<Rank, std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> polled_;                      // the same, in the order of polling
-  std::vector<std::unique_ptr<Peer>> buried_;      // disconnected while poll() was looking at them
-  std::vector<Loss> losses_;                       // to be told at the next poll
-  std::size_t first_ = 0;                          // whose turn it is to be polled first
+  std::vector<Peer*> polled_;                  // the same, in the order of polling
+  std::vector<std::unique_ptr<Peer>> buried_;  // disconnected while poll() was looking at them
+  std::vector<Loss> losses_;                   // to be told at the next poll
+  std::size_t first_ = 0;                      // whose turn it is to be polled first
   bool is_polling_ = false;
-  std::unique_ptr<Handover> handover_;             // last: its thread uses what is above
+  std::unique_ptr<Handover> handover_;  // last: its thread uses what is above
 };
 
 }  // namespace neuron::shared_memory

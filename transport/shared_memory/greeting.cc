@@ -49,7 +49,9 @@ void put(Encoder& out, const Introduction& introduction) {
 
 void put(Encoder&, const Confirmation&) {}
 
-void put(Encoder& out, const Refusal& refusal) { out.text(std::string_view(refusal.reason).substr(0, kMaxReasonBytes)); }
+void put(Encoder& out, const Refusal& refusal) {
+  out.text(std::string_view(refusal.reason).substr(0, kMaxReasonBytes));
+}
 
 Opening take_opening(Decoder& in) {
   Opening opening;
@@ -99,12 +101,23 @@ Result<Greeting> decode(std::span<const std::byte> bytes) {
   }
   Greeting greeting;
   switch (in.number<std::uint8_t>()) {
-    case 0: greeting = take_opening(in); break;
-    case 1: greeting = take_reply(in); break;
-    case 2: greeting = take_introduction(in); break;
-    case 3: greeting = Confirmation{}; break;
-    case 4: greeting = Refusal{in.text()}; break;
-    default: return not_ours();
+    case 0:
+      greeting = take_opening(in);
+      break;
+    case 1:
+      greeting = take_reply(in);
+      break;
+    case 2:
+      greeting = take_introduction(in);
+      break;
+    case 3:
+      greeting = Confirmation{};
+      break;
+    case 4:
+      greeting = Refusal{in.text()};
+      break;
+    default:
+      return not_ours();
   }
   if (!in.is_finished()) return not_ours();
   return greeting;

@@ -7,8 +7,8 @@
 //                                     <-   Introduction {proof, arena} + fds
 //   Confirmation                      ->
 //
-// Either side may say Refusal instead, and why. A proof shows that its maker knows the job's token, without sending it; no
-// descriptor goes to a process that has not proved that.
+// Either side may say Refusal instead, and why. A proof shows that its maker knows the job's token, without sending it;
+// no descriptor goes to a process that has not proved that.
 #pragma once
 #include <array>
 #include <cstddef>

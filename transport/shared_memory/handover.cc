@@ -17,7 +17,7 @@ namespace {
 
 /// Hand-overs that others began and have not finished; more wait in the listening socket's queue.
 constexpr std::size_t kMaxTalks = 2 * kMaxSlots;
-/// Between two tries while a peer's queue is full.
+/// Between two tries while a peer's queue or our table of descriptors is full.
 constexpr Nanoseconds kRetryAfter = 5 * kMillisecond;
 
 std::string draw_socket_name() {
@@ -66,7 +66,8 @@ Result<std::unique_ptr<Handover>> Handover::create(Host host, const Doorbell& do
   return made;
 }
 
-Handover::Handover(Host host, const Doorbell& doorbell, Nanoseconds timeout, std::string socket_name, Descriptor listener)
+Handover::Handover(Host host, const Doorbell& doorbell, Nanoseconds timeout, std::string socket_name,
+                   Descriptor listener)
     : host_(std::move(host)),
       doorbell_(doorbell),
       timeout_(timeout),
@@ -114,8 +115,8 @@ void Handover::run() {
 
 void Handover::wait() {
   std::vector<pollfd> watched = {{wake_.descriptor(), POLLIN, 0}};
-  if (talks_.size() < kMaxTalks) watched.push_back({listener_.number(), POLLIN, 0});
-  Nanoseconds next = retries_.empty() ? kNever : clock_.now() + kRetryAfter;
+  if (talks_.size() < kMaxTalks && !is_pausing_) watched.push_back({listener_.number(), POLLIN, 0});
+  Nanoseconds next = retries_.empty() && !is_pausing_ ? kNever : clock_.now() + kRetryAfter;
   for (const auto& talk : talks_) {
     watched.push_back({talk.conversation->descriptor(), POLLIN, 0});
     next = std::min(next, talk.deadline);
@@ -145,11 +146,18 @@ void Handover::open_requested() {
 }
 
 void Handover::accept_all() {
+  is_pausing_ = false;
   while (talks_.size() < kMaxTalks) {
-    Descriptor socket = accept_connection(listener_);
-    if (!socket.is_valid()) return;
+    auto socket = accept_connection(listener_);
+    if (!socket.is_ok()) {
+      // They stay in the queue, so that waiting for them would not wait at all.
+      is_pausing_ = true;
+      log_once(LogLevel::warning, "no process can be let in to shared memory now: " + socket.status().message());
+      return;
+    }
+    if (!socket->is_valid()) return;
     // A little longer than the connector's own limit: the one who confirms must not be the one who waits longer.
-    talks_.push_back({Conversation::listener(host_, std::move(socket)), clock_.now() + timeout_ + timeout_ / 2});
+    talks_.push_back({Conversation::listener(host_, std::move(*socket)), clock_.now() + timeout_ + timeout_ / 2});
   }
 }
 

@@ -1,7 +1,7 @@
-// Handover: the thread that exchanges descriptors with the other processes of this host, so that neither a stalled peer nor
-// a stranger ever holds up the engine. It blocks in poll(2) while nobody talks to it.
-// A resource; the Endpoint owns it. Every public function may be called by any thread. Creation fails where there are no
-// abstract Unix sockets; a hand-over that fails or passes its deadline becomes an Arrival that says why.
+// Handover: the thread that exchanges descriptors with the other processes of this host, so that neither a stalled peer
+// nor a stranger ever holds up the engine. It blocks in poll(2) while nobody talks to it. A resource; the Endpoint owns
+// it. Every public function may be called by any thread. Creation fails where there are no abstract Unix sockets; a
+// hand-over that fails or passes its deadline becomes an Arrival that says why.
 #pragma once
 #include <atomic>
 #include <list>
@@ -26,8 +26,8 @@ struct Arrival {
   Status why;
 };
 
-/// The socket at which a process can be asked for its descriptors. Opened before the token is known, so that the address can
-/// be told to others meanwhile: who comes early waits in its queue. A resource.
+/// The socket at which a process can be asked for its descriptors. Opened before the token is known, so that the
+/// address can be told to others meanwhile: who comes early waits in its queue. A resource.
 struct Listener {
   std::string name;
   Descriptor socket;
@@ -93,6 +93,7 @@ class Handover {
   // Of the thread alone.
   std::list<Talk> talks_;
   std::vector<Request> retries_;  // the listener's queue was full
+  bool is_pausing_ = false;       // nobody could be accepted, though somebody waits
 
   std::atomic<bool> has_arrivals_{false};
   std::mutex mutex_;  // guards what follows

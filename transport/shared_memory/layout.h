@@ -79,14 +79,17 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 
  private:
-  static constexpr std::size_t round_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
+  static constexpr std::size_t round_up(std::size_t value, std::size_t step) {
+    return (value + step - 1) / step * step;
+  }
 };
 
 inline Word& word_at(std::byte* address) { return *reinterpret_cast<Word*>(address); }
 inline const Word& word_at(const std::byte* address) { return *reinterpret_cast<const Word*>(address); }
 
-/// Orders plain reads made before this call before atomic loads made after it: what a reader needs between the last read of
-/// a lent block and the look at its generation. Not a bare fence: on x86-64 only the compiler has to be held back.
+/// Orders plain reads made before this call before atomic loads made after it: what a reader needs between the last
+/// read of a lent block and the look at its generation. Not a bare fence: on x86-64 only the compiler has to be held
+/// back.
 inline void order_earlier_reads() {
 #if defined(__aarch64__)
   asm volatile("dmb ishld" ::: "memory");

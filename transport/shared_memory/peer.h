@@ -1,5 +1,5 @@
-// Peer: everything that an endpoint holds of one connected process. A resource; made by the hand-over thread, then owned
-// and used by the Endpoint on the engine's thread.
+// Peer: everything that an endpoint holds of one connected process. A resource; made by the hand-over thread, then
+// owned and used by the Endpoint on the engine's thread.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -32,12 +32,12 @@ struct Peer {
   PeerArena arena;
   std::shared_ptr<const Slot> slot;  // our outbox for it
   Descriptor doorbell;
-  Descriptor pidfd;                  // may be empty
+  Descriptor pidfd;  // may be empty
   const Word& asleep;
-  RingWriter outbox;                 // in our arena
-  RingReader inbox;                  // in its arena
-  TrafficCount* traffic = nullptr;   // the Endpoint's; outlives the connection
-  bool is_lost = false;              // disconnected, perhaps while its messages are being delivered
+  RingWriter outbox;                // in our arena
+  RingReader inbox;                 // in its arena
+  TrafficCount* traffic = nullptr;  // the Endpoint's; outlives the connection
+  bool is_lost = false;             // disconnected, perhaps while its messages are being delivered
 };
 
 }  // namespace neuron::shared_memory

@@ -2,13 +2,13 @@
 //
 //   record:  [u64 stamp | u32 bytes | u32 unused][Header, 64 bytes][payload]   aligned to 64 bytes
 //
-// The reader looks at one word: the stamp at its cursor. It is salt + position of exactly that record once the record is
-// whole, and never before: a writer clears the stamp that follows before it publishes a record, so neither old payload nor
-// an older record can look like the next one; the salt is the connection's own. A record never wraps: the writer fills the
-// end of the ring with a skip record.
+// The reader looks at one word: the stamp at its cursor. It is salt + position of exactly that record once the record
+// is whole, and never before: a writer clears the stamp that follows before it publishes a record, so neither old
+// payload nor an older record can look like the next one; the salt is the connection's own. A record never wraps: the
+// writer fills the end of the ring with a skip record.
 //
-// Resources that own nothing; one thread at each end. What a peer's memory says is never believed: a record or a position
-// that cannot be is `corrupted`, and the caller gives the peer up.
+// Resources that own nothing; one thread at each end. What a peer's memory says is never believed: a record or a
+// position that cannot be is `corrupted`, and the caller gives the peer up.
 #pragma once
 #include <cstring>
 #include <span>
@@ -38,7 +38,8 @@ class RingWriter {
   enum class Outcome : std::uint8_t { done, full, corrupted };
 
   /// `ring` lies in our arena, `consumed` in the peer's.
-  RingWriter(std::byte* ring, std::uint64_t salt, const Word& consumed) : ring_(ring), salt_(salt), consumed_(&consumed) {}
+  RingWriter(std::byte* ring, std::uint64_t salt, const Word& consumed)
+      : ring_(ring), salt_(salt), consumed_(&consumed) {}
 
   /// Copies one message into the ring and publishes it (seq_cst, so that a look at the peer's asleep word may follow).
   Outcome write(const Header& header, std::span<const std::byte> payload) {
@@ -67,8 +68,8 @@ class RingWriter {
   /// Whether the last write found the ring full.
   [[nodiscard]] bool wants_room() const { return wants_room_; }
 
-  /// Between announcing sleep and sleeping: whether the full ring has been read meanwhile. True once per full ring, so that
-  /// a message which was given up does not keep the engine awake.
+  /// Between announcing sleep and sleeping: whether the full ring has been read meanwhile. True once per full ring, so
+  /// that a message which was given up does not keep the engine awake.
   bool has_found_room() {
     if (!wants_room_ || look_for_room(kAmpleRoom - kLineBytes) == Outcome::full) return false;
     wants_room_ = false;
@@ -78,10 +79,14 @@ class RingWriter {
  private:
   [[nodiscard]] std::byte* at(std::uint64_t position) const { return ring_ + position % kRingBytes; }
 
-  void publish(std::uint64_t position, std::memory_order order) { word_at(at(position)).store(salt_ + position, order); }
+  void publish(std::uint64_t position, std::memory_order order) {
+    word_at(at(position)).store(salt_ + position, order);
+  }
 
   // One line more than the record: the stamp that follows is cleared, and must not be one that is still to be read.
-  [[nodiscard]] bool has_room(std::size_t size) const { return tail_ + size + kLineBytes - known_consumed_ <= kRingBytes; }
+  [[nodiscard]] bool has_room(std::size_t size) const {
+    return tail_ + size + kLineBytes - known_consumed_ <= kRingBytes;
+  }
 
   static void fill(std::byte* record, const Header& header, std::span<const std::byte> payload) {
     const auto bytes = static_cast<std::uint32_t>(payload.size());
@@ -113,7 +118,8 @@ class RingReader {
   enum class Outcome : std::uint8_t { none, message, corrupted };
 
   /// `ring` lies in the peer's arena, `consumed` in ours.
-  RingReader(const std::byte* ring, std::uint64_t salt, Word& consumed) : ring_(ring), salt_(salt), consumed_(&consumed) {}
+  RingReader(const std::byte* ring, std::uint64_t salt, Word& consumed)
+      : ring_(ring), salt_(salt), consumed_(&consumed) {}
 
   /// Whether read() has something to do. seq_cst: the sleeper's second look.
   [[nodiscard]] bool has_record() const {
@@ -138,8 +144,8 @@ class RingReader {
     return Outcome::message;
   }
 
-  /// Gives the record that read() returned back to the writer. True when the writer has been told how far we are: then it
-  /// may be asleep for want of room.
+  /// Gives the record that read() returned back to the writer. True when the writer has been told how far we are: then
+  /// it may be asleep for want of room.
   bool advance() {
     cursor_ += size_;
     if (cursor_ - told_ < kConsumedStep) return false;

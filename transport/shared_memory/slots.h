@@ -1,11 +1,12 @@
-// SlotBook: which peer has which outbox in our arena. A Slot is a lease: while somebody holds it (a hand-over under way,
-// a connected peer), the same process gets the same slot again, so that two hand-overs in opposite directions agree.
-// Resource, shared by the hand-over thread and the engine; any thread. Fails when all slots are taken.
+// SlotBook: which peer has which outbox in our arena. A Slot is a lease: while somebody holds it (a hand-over under
+// way, a connected peer), the same process gets the same slot again, so that two hand-overs in opposite directions
+// agree. Resource; the Endpoint owns it; any thread. Fails when all slots are taken.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "transport/base/rank.h"
@@ -27,23 +28,18 @@ struct Slot {
   Identity peer;
 };
 
-class SlotBook : public std::enable_shared_from_this<SlotBook> {
+class SlotBook {
  public:
   /// `clear(index)` prepares the slot's memory whenever it goes to another process; called under the book's lock.
-  static std::shared_ptr<SlotBook> create(std::uint32_t slots, std::function<void(std::uint32_t)> clear);
+  SlotBook(std::uint32_t slots, std::function<void(std::uint32_t)> clear) : clear_(std::move(clear)), leases_(slots) {}
 
   /// Errors: refused (the rank is still connected as another process), unavailable (no slot left).
   Result<std::shared_ptr<const Slot>> lease(const Identity& peer);
 
  private:
-  SlotBook(std::uint32_t slots, std::function<void(std::uint32_t)> clear)
-      : clear_(std::move(clear)), leases_(slots), taken_(slots, false) {}
-  void give_back(std::uint32_t index);
-
   const std::function<void(std::uint32_t)> clear_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<const Slot>> leases_;
-  std::vector<bool> taken_;
+  std::vector<std::weak_ptr<const Slot>> leases_;  // expired: free
 };
 
 }  // namespace neuron::shared_memory

@@ -30,7 +30,9 @@ Name abstract(std::string_view name) {
   return out;
 }
 
-Status failed(Code code, const char* what, int error) { return {code, std::string(what) + ": " + std::strerror(error)}; }
+Status failed(Code code, const char* what, int error) {
+  return {code, std::string(what) + ": " + std::strerror(error)};
+}
 
 std::vector<Descriptor> take_descriptors(msghdr& message) {
   std::vector<Descriptor> taken;
@@ -69,8 +71,10 @@ Result<Descriptor> connect_abstract(std::string_view name) {
   return socket;
 }
 
-Descriptor accept_connection(const Descriptor& listener) {
-  return Descriptor(::accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+Result<Descriptor> accept_connection(const Descriptor& listener) {
+  Descriptor socket(::accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket.is_valid() || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return socket;
+  return failed(Code::unavailable, "accept on a Unix socket", errno);
 }
 
 Status check_same_user(const Descriptor& socket) {
@@ -80,7 +84,8 @@ Status check_same_user(const Descriptor& socket) {
     return failed(Code::refused, "its credentials cannot be read", errno);
   }
   if (peer.uid == ::geteuid()) return {};
-  return {Code::refused, "it belongs to user " + std::to_string(peer.uid) + ", we are user " + std::to_string(::geteuid())};
+  return {Code::refused,
+          "it belongs to user " + std::to_string(peer.uid) + ", we are user " + std::to_string(::geteuid())};
 }
 
 Status send_packet(const Descriptor& socket, std::span<const std::byte> bytes, std::span<const int> descriptors) {
@@ -120,7 +125,10 @@ Result<Packet> receive_packet(const Descriptor& socket, bool with_descriptors) {
   if (got < 0) return failed(Code::peer_lost, "the hand-over was cut off", errno);
   packet.descriptors = take_descriptors(message);
   if (got == 0) return Status(Code::peer_lost, "it closed the connection during the hand-over");
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return Status(Code::refused, "it sent more than is allowed");
+  if ((message.msg_flags & MSG_TRUNC) != 0) return Status(Code::refused, "it sent more than is allowed");
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && with_descriptors) {
+    return Status(Code::unavailable, "its descriptors cannot be taken: too many open files? Raise `ulimit -n`");
+  }
   packet.bytes.resize(static_cast<std::size_t>(got));
   return packet;
 }

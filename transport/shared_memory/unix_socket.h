@@ -21,8 +21,8 @@ inline constexpr std::size_t kMaxPacketDescriptors = 3;
 Result<Descriptor> listen_abstract(std::string_view name);
 /// Errors: unavailable (the listener's queue is full: try again), refused (nobody listens there).
 Result<Descriptor> connect_abstract(std::string_view name);
-/// An empty Descriptor when nobody waits.
-Descriptor accept_connection(const Descriptor& listener);
+/// An empty Descriptor when nobody waits. Errors: unavailable (too many open files, for one: it stays in the queue).
+Result<Descriptor> accept_connection(const Descriptor& listener);
 
 /// Whether the process at the other end runs under our user. Errors: refused, says which user it is.
 Status check_same_user(const Descriptor& socket);
@@ -35,7 +35,7 @@ struct Packet {
   std::vector<Descriptor> descriptors;  // closed unless taken
 };
 /// Takes one packet. Descriptors are taken only if `with_descriptors`: from a stranger they never reach this process.
-/// Errors: peer_lost (the other end has closed), refused (more than we take).
+/// Errors: peer_lost (the other end has closed), refused (more than we take), unavailable (too many open files here).
 Result<Packet> receive_packet(const Descriptor& socket, bool with_descriptors);
 
 }  // namespace neuron::shared_memory

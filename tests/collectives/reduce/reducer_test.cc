@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "collectives/reduce/kernels.h"
 #include "transport/base/random.h"
 
 namespace neuron {
@@ -39,7 +40,8 @@ Bytes bytes_of_values(const std::vector<T>& values, std::size_t offset = 0) {
 }
 
 template <typename T>
-std::vector<T> reduce_values(const std::vector<std::vector<T>>& operands, DataType type, ReduceOp op, double scale = 1.0) {
+std::vector<T> reduce_values(const std::vector<std::vector<T>>& operands, DataType type, ReduceOp op,
+                             double scale = 1.0) {
   std::vector<Bytes> memory;
   std::vector<const std::byte*> pointers;
   for (const std::vector<T>& operand : operands) memory.push_back(bytes_of_values(operand));
@@ -61,9 +63,12 @@ T combine(ReduceOp op, T a, T b) {
     if (op != ReduceOp::sum && op != ReduceOp::average && (std::isnan(a) || std::isnan(b))) return kNaN;
   }
   switch (op) {
-    case ReduceOp::minimum: return std::min(a, b);
-    case ReduceOp::maximum: return std::max(a, b);
-    default: break;
+    case ReduceOp::minimum:
+      return std::min(a, b);
+    case ReduceOp::maximum:
+      return std::max(a, b);
+    default:
+      break;
   }
   if constexpr (std::is_floating_point_v<T>) return a + b;
   return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
@@ -156,8 +161,8 @@ class Reduce : public testing::TestWithParam<Parameters> {
       const Element want = expected(row, type, op, scale);
       const Element got = load(target, offset, i, type);
       if (is_nan(want, type) && is_nan(got, type)) continue;
-      ASSERT_EQ(got.bits, want.bits) << operands << " operands, element " << i << " of " << count << ", offset " << offset
-                                     << ", in place " << in_place << ", seed " << kSeed;
+      ASSERT_EQ(got.bits, want.bits) << operands << " operands, element " << i << " of " << count << ", offset "
+                                     << offset << ", in place " << in_place << ", seed " << kSeed;
     }
   }
 
@@ -167,7 +172,8 @@ class Reduce : public testing::TestWithParam<Parameters> {
 
 TEST_P(Reduce, AgreesWithTheReference) {
   for (const std::size_t operands : {1, 2, 3, 4, 5, 6, 8, 17}) {
-    for (const std::size_t count : {0, 1, 2, 3, 7, 8, 31, 64, 1023, 1024, 1025, 2051, 4100}) compare(operands, count, 0, false);
+    for (const std::size_t count : {0, 1, 2, 3, 7, 8, 31, 64, 1023, 1024, 1025, 2051, 4100})
+      compare(operands, count, 0, false);
   }
 }
 
@@ -200,7 +206,8 @@ TEST_P(Reduce, WritesNothingBeyondTheTarget) {
 
 std::vector<Parameters> all_supported() {
   std::vector<Parameters> all;
-  for (const DataType type : {DataType::float32, DataType::bfloat16, DataType::int32, DataType::int64, DataType::bytes}) {
+  for (const DataType type :
+       {DataType::float32, DataType::bfloat16, DataType::int32, DataType::int64, DataType::bytes}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::minimum, ReduceOp::maximum}) {
       if (supported(type, op)) all.push_back({type, op});
     }
@@ -294,9 +301,40 @@ TEST(ReduceBfloat16, KeepsNaNAndInfinity) {
   for (const std::uint16_t result : reduce_values<std::uint16_t>({nan, largest}, DataType::bfloat16, ReduceOp::sum)) {
     EXPECT_TRUE(std::isnan(to_float(result)));
   }
-  for (const std::uint16_t result : reduce_values<std::uint16_t>({largest, largest}, DataType::bfloat16, ReduceOp::sum)) {
+  for (const std::uint16_t result :
+       reduce_values<std::uint16_t>({largest, largest}, DataType::bfloat16, ReduceOp::sum)) {
     EXPECT_EQ(to_float(result), kInfinity);
   }
+}
+
+/// Compiled here with the instructions that every machine has; reduce() picks better ones where it can.
+template <typename Lanes, typename Op>
+void compare_with_plain_instructions(DataType type, ReduceOp op) {
+  Random random(9);
+  constexpr std::size_t kCount = 3001;
+  std::vector<Bytes> memory(5, Bytes(kCount * bytes_of(type)));
+  std::vector<const std::byte*> pointers;
+  for (Bytes& bytes : memory) {
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next() & 0x3F);  // no NaN, no infinity
+    pointers.push_back(bytes.data());
+  }
+  for (std::size_t operands = 2; operands <= memory.size(); ++operands) {
+    Bytes plain(memory[0].size());
+    Bytes chosen(memory[0].size());
+    kernels::combine_all<Lanes, Op, false>({plain.data(), pointers.data(), operands, kCount, 1.0});
+    reduce(chosen.data(), {pointers.data(), operands}, kCount, type, op, 1.0);
+    EXPECT_EQ(plain, chosen) << name_of(type) << " " << name_of(op) << ", " << operands << " operands, seed 9";
+  }
+}
+
+TEST(ReduceKernels, AgreeBetweenInstructionSets) {
+  using namespace kernels;
+  compare_with_plain_instructions<Plain<float>, Sum>(DataType::float32, ReduceOp::sum);
+  compare_with_plain_instructions<Plain<float>, Minimum>(DataType::float32, ReduceOp::minimum);
+  compare_with_plain_instructions<Bfloat16Pair, Sum>(DataType::bfloat16, ReduceOp::sum);
+  compare_with_plain_instructions<Bfloat16Pair, Maximum>(DataType::bfloat16, ReduceOp::maximum);
+  compare_with_plain_instructions<Plain<std::int32_t>, Sum>(DataType::int32, ReduceOp::sum);
+  compare_with_plain_instructions<Plain<std::int64_t>, Maximum>(DataType::int64, ReduceOp::maximum);
 }
 
 TEST(ReduceInteger, WrapsAround) {

@@ -42,7 +42,7 @@ std::vector<Case> cases() {
   return {
       {"Operation", [](Data d) { return all_reduce(d); }, [](Data d) { return rooted(Collective::broadcast, 0, d); }},
       {"DataType", [](Data d) { return all_reduce(d); }, [](Data d) { return all_reduce_of_type(DataType::int32, d); }},
-      {"ReduceOp", [](Data d) { return all_reduce(d); }, [](Data d) { return reduce_op(ReduceOp::max, d); }},
+      {"ReduceOp", [](Data d) { return all_reduce(d); }, [](Data d) { return reduce_op(ReduceOp::maximum, d); }},
       {"Layout", [](Data d) { return with_layout(d, 1); }, [](Data d) { return with_layout(d, 2); }},
       {"SmallSize", [](Data d) { return prefix(d, 64); }, [](Data d) { return prefix(d, 128); }},
       {"LargeSize", [](Data d) { return prefix(d, 64); }, [](Data d) { return prefix(d, 400'000); }},

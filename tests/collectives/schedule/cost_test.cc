@@ -76,7 +76,8 @@ TEST(Cost, ChargesEveryOperand_WhenCombining) {
 TEST(Cost, PrefersDirectForSmallAndRingForLarge) {
   const CostModel model{.alpha = 10e-6, .beta = 1e-10, .gamma = 1e-11};
   EXPECT_LT(cost_of(direct_all_reduce, 8, model, 1024).seconds, cost_of(ring_all_reduce, 8, model, 1024).seconds);
-  EXPECT_GT(cost_of(direct_all_reduce, 8, model, 64 << 20).seconds, cost_of(ring_all_reduce, 8, model, 64 << 20).seconds);
+  EXPECT_GT(cost_of(direct_all_reduce, 8, model, 64 << 20).seconds,
+            cost_of(ring_all_reduce, 8, model, 64 << 20).seconds);
 }
 
 TEST(Cost, PassesTheErrorOn_WhenSchedulesAreWrong) {

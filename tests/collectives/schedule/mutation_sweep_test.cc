@@ -43,7 +43,8 @@ class StepMutations {
       add_chunk("target", by, [](Step& s) -> Chunk& { return s.target; });
       for (std::size_t k = 0; k < 3; ++k) {
         const std::string name = "after[" + std::to_string(k) + "]";
-        add(name + ".step", by, [k](Step& s, int d) { s.after[k].step = static_cast<std::uint8_t>(s.after[k].step + d); });
+        add(name + ".step", by,
+            [k](Step& s, int d) { s.after[k].step = static_cast<std::uint8_t>(s.after[k].step + d); });
         add(name + ".scope", by, [k](Step& s, int d) { cycle(s.after[k].scope, d, 5); });
       }
     }
@@ -56,7 +57,10 @@ class StepMutations {
  private:
   template <typename Change>
   void add(const std::string& field, int by, Change change) {
-    all_.push_back({"step " + std::to_string(step_) + " " + field + (by > 0 ? "+1" : by < 0 ? "-1" : ""),
+    all_.push_back({"step " + std::to_string(step_) + " " + field +
+                        (by > 0   ? "+1"
+                         : by < 0 ? "-1"
+                                  : ""),
                     [step = step_, by, change](Schedule& s) { change(s.steps[step], by); }});
   }
   template <typename Pick>
@@ -135,7 +139,8 @@ class Unrolled {
   void add(const Step& step, std::int64_t i) {
     text_ += name_of(step.kind);
     for (const Rank peer : peers(step, i)) text_ += " " + std::to_string(peer);
-    if (step.kind != StepKind::copy && view_.labels) text_ += " #" + std::to_string(message_label(step.stage, step.label.at(i)));
+    if (step.kind != StepKind::copy && view_.labels)
+      text_ += " #" + std::to_string(message_label(step.stage, step.label.at(i)));
     if (step.kind != StepKind::receive) add(step.source, i);
     if (step.kind != StepKind::send) add(step.target, i);
     if (step.kind == StepKind::reduce && step.completes_reduction) text_ += " !";
@@ -233,8 +238,9 @@ void sweep(const Case& algorithm, Score& score) {
       const std::string why = reason(original, mutant);
       ++score.survivors[why];
       if (why.empty()) {
-        score.unexplained.push_back(algorithm.name + ", " + (victim < 0 ? "all ranks" : "rank " + std::to_string(victim)) +
-                                    ": " + mutation.name);
+        score.unexplained.push_back(algorithm.name + ", " +
+                                    (victim < 0 ? "all ranks" : "rank " + std::to_string(victim)) + ": " +
+                                    mutation.name);
       }
     }
   }

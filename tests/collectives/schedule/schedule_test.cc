@@ -148,11 +148,12 @@ TEST(Schedule, HashTellsAllSchedulesApart) {
 }
 
 TEST(Schedule, PrintsItself) {
-  EXPECT_THAT(ring_all_gather(1, 4).to_string(),
-              testing::AllOf(testing::StartsWith("ring all_gather, rank 1 of 4, 4 chunks\n"),
-                             testing::HasSubstr("phase 1, 2 iterations\n"),
-                             testing::HasSubstr("step 4: send output[0-i] to rank 2, label 0:1+i, after last of step 0, "
-                                                "after previous of step 3\n")));
+  EXPECT_THAT(
+      ring_all_gather(1, 4).to_string(),
+      testing::AllOf(testing::StartsWith("ring all_gather, rank 1 of 4, 4 chunks\n"),
+                     testing::HasSubstr("phase 1, 2 iterations\n"),
+                     testing::HasSubstr("step 4: send output[0-i] to rank 2, label 0:1+i, after last of step 0, "
+                                        "after previous of step 3\n")));
 }
 
 TEST(Schedule, KeepsStageAndLabelApart) {

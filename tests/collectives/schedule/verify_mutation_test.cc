@@ -45,8 +45,9 @@ TEST(VerifyMutation, NamesTheStep_WhenAnOperandIsForgotten) {
   }
   job[0].loop(1, std::array{receive(output(), linear(1), {})});
   job[1].loop(1, std::array{send(input(), linear(0), {})});
-  EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 0, phase 0, iteration 0, step 0 (receive into output[0] from rank 1)"),
-                                    HasSubstr("holds 1:0 (rank:chunk) at the end, instead of chunk 0 of every rank")));
+  EXPECT_THAT(complaint(job),
+              AllOf(HasSubstr("rank 0, phase 0, iteration 0, step 0 (receive into output[0] from rank 1)"),
+                    HasSubstr("holds 1:0 (rank:chunk) at the end, instead of chunk 0 of every rank")));
 }
 
 TEST(VerifyMutation, NamesBothSteps_WhenADependencyIsMissing) {
@@ -89,7 +90,8 @@ TEST(VerifyMutation, FindsTheDeadlock_WhenEveryoneWaitsForItsPredecessor) {
 TEST(VerifyMutation, FindsTheDeadlock_WhenAStepWaitsForALaterOne) {
   std::vector<Schedule> job = all_ranks(direct_all_gather, 3);
   job[1].steps[0].after[0] = {1, Scope::same};
-  EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 1, phase 0, iteration 0, step 0"), HasSubstr("issued only after it")));
+  EXPECT_THAT(complaint(job),
+              AllOf(HasSubstr("rank 1, phase 0, iteration 0, step 0"), HasSubstr("issued only after it")));
 }
 
 TEST(VerifyMutation, NamesTheSender_WhenAMessageIsUnmatched) {
@@ -140,7 +142,8 @@ TEST(VerifyMutation, NamesTheSender_WhenThePeerIsWrong) {
   EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 1, phase 0, iteration 3, step 1"), HasSubstr("sends to itself")));
   job = all_ranks(ring_all_reduce, 5);
   job[1].steps[2].peer.base += 1;
-  EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 2, phase 1, iteration 1, step 1"), HasSubstr("rank 1 never sends")));
+  EXPECT_THAT(complaint(job),
+              AllOf(HasSubstr("rank 2, phase 1, iteration 1, step 1"), HasSubstr("rank 1 never sends")));
   job[1].steps[2].peer.base -= 3;
   EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 1, phase 1, iteration 0, step 2 (send output[0] to rank 0)"),
                                     HasSubstr("never receives it")));
@@ -155,13 +158,15 @@ TEST(VerifyMutation, NamesTheStep_WhenOneRankDropsAnIteration) {
 TEST(VerifyMutation, NamesTheChunk_WhenAllRanksDropAnIteration) {
   std::vector<Schedule> job = all_ranks(ring_all_gather, 5);
   for (Schedule& schedule : job) schedule.phases[1].iterations -= 1;
-  EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 0"), HasSubstr("output[1] holds undefined"), HasSubstr("instead of 1:0")));
+  EXPECT_THAT(complaint(job),
+              AllOf(HasSubstr("rank 0"), HasSubstr("output[1] holds undefined"), HasSubstr("instead of 1:0")));
 }
 
 TEST(VerifyMutation, NamesTheUnheardRank_WhenABarrierDropsARound) {
   std::vector<Schedule> job = all_ranks(dissemination_barrier, 8);
   for (Schedule& schedule : job) schedule.phases[0].iterations -= 1;
-  EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 0, phase 0, iteration 1, step 1"), HasSubstr("having heard of rank 1")));
+  EXPECT_THAT(complaint(job),
+              AllOf(HasSubstr("rank 0, phase 0, iteration 1, step 1"), HasSubstr("having heard of rank 1")));
 }
 
 TEST(VerifyMutation, CountsTheInputs_WhenOneIsAddedTwice) {
@@ -207,19 +212,22 @@ TEST(VerifyMutation, NamesTheStep_WhenTheResultOverwritesWhatIsBeingSent) {
 TEST(VerifyMutation, NamesTheStep_WhenTheInputIsOverwritten) {
   std::vector<Schedule> job = all_ranks(direct_all_gather, 3);
   job[1].steps[0].target.space = Space::input;
-  EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 1, phase 0, iteration 0, step 0"), HasSubstr("must not be written")));
+  EXPECT_THAT(complaint(job),
+              AllOf(HasSubstr("rank 1, phase 0, iteration 0, step 0"), HasSubstr("must not be written")));
 }
 
 TEST(VerifyMutation, NamesTheStep_WhenAChunkIsReadBeforeItIsWritten) {
   std::vector<Schedule> job = all_ranks(direct_all_gather, 3);
   job[1].steps[1].source = output(linear(1));
-  EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 1, phase 0, iteration 0, step 1"), HasSubstr("read before it is written")));
+  EXPECT_THAT(complaint(job),
+              AllOf(HasSubstr("rank 1, phase 0, iteration 0, step 1"), HasSubstr("read before it is written")));
 }
 
 TEST(VerifyMutation, NamesTheStep_WhenItReachesBeyondTheBuffer) {
   std::vector<Schedule> job = all_ranks(direct_all_gather, 3);
   job[1].steps[0].target.extent.base = 4;
-  EXPECT_THAT(complaint(job), AllOf(HasSubstr("rank 1, phase 0, iteration 0, step 0"), HasSubstr("beyond the last chunk")));
+  EXPECT_THAT(complaint(job),
+              AllOf(HasSubstr("rank 1, phase 0, iteration 0, step 0"), HasSubstr("beyond the last chunk")));
 }
 
 TEST(VerifyMutation, NamesTheRank_WhenSchedulesDoNotBelongTogether) {

@@ -42,11 +42,13 @@ class EchoProcess {
 /// Sends until the peer is reported lost.
 bool is_lost_soon(Rail& rail, Recorder& seen, Nanoseconds limit) {
   std::uint64_t sequence = 100;
-  return poll_until([&] {
-    if (rail.send(1, header_from(0, sequence, 0), {}) == Posted::done) ++sequence;
-    rail.poll(seen);
-    return !seen.lost.empty();
-  }, limit);
+  return poll_until(
+      [&] {
+        if (rail.send(1, header_from(0, sequence, 0), {}) == Posted::done) ++sequence;
+        rail.poll(seen);
+        return !seen.lost.empty();
+      },
+      limit);
 }
 
 TEST(PeerLost, IsReportedOnce_WhenTheProcessIsKilled) {
@@ -89,11 +91,13 @@ TEST(PeerLost, EndsItsWrites_BeforeItIsReported) {
 
   const Block block = *rail->take_block();
   std::uint64_t cookie = 0;
-  ASSERT_TRUE(poll_until([&] {
-    if (rail->write(1, block, kBlockBytes, RemoteBlock{0, 1}, 0, cookie) == Posted::done) ++cookie;
-    rail->poll(seen);
-    return !seen.lost.empty();
-  }, 10 * kSecond));
+  ASSERT_TRUE(poll_until(
+      [&] {
+        if (rail->write(1, block, kBlockBytes, RemoteBlock{0, 1}, 0, cookie) == Posted::done) ++cookie;
+        rail->poll(seen);
+        return !seen.lost.empty();
+      },
+      10 * kSecond));
   EXPECT_EQ(seen.done.size(), cookie);
 }
 
@@ -130,7 +134,8 @@ TEST(PeerLost, IsDecidedByTheClock_WhenThePeerTakesNothing) {
   const std::vector<std::byte> payload(kEagerBytes);
   ASSERT_EQ(pair.send(0, header_from(0, 0, payload.size()), payload), Posted::done);
   // Rank 1 does not poll from here on.
-  ASSERT_TRUE(poll_until([&] { return pair.rails[0]->send(1, header_from(0, 0, payload.size()), payload) == Posted::again; }));
+  ASSERT_TRUE(
+      poll_until([&] { return pair.rails[0]->send(1, header_from(0, 0, payload.size()), payload) == Posted::again; }));
   clock.advance(29 * kSecond);
   pair.rails[0]->poll(pair.seen[0]);
   EXPECT_TRUE(pair.seen[0].lost.empty());

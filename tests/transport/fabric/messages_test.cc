@@ -79,7 +79,8 @@ TEST(Messages, Pass_WhenBothSidesSendFirst) {
         if (!sent[rank]) sent[rank] = pair.rails[rank]->send(1 - rank, header_from(rank, 0, 0), {}) == Posted::done;
       }
       return pair.seen[0].messages.size() == 1 && pair.seen[1].messages.size() == 1;
-    })) << "round " << round;
+    })) << "round "
+        << round;
   }
 }
 
@@ -95,37 +96,51 @@ TEST(Messages, AreRefusedForNow_WhenTheReceiverDoesNotPoll) {
   EXPECT_EQ(pair.send(0, header_from(0, 0, 0), {}), Posted::done);
 }
 
-TEST(Messages, AreDroppedAndCounted_WhenTheSourceIsUnknown) {
+TEST(Messages, AreDroppedAndCounted_WhenMalformed) {
   RailPair pair;
-  Header header = header_from(77, 0, 0);
-  ASSERT_EQ(pair.send(0, header, {}), Posted::done);
-  ASSERT_TRUE(pair.poll_until([&] { return pair.rails[1]->dropped().unknown == 1; }));
-  header = header_from(0, 0, 0);
-  header.kind = static_cast<MessageKind>(kMessageKinds);
-  ASSERT_EQ(pair.send(0, header, {}), Posted::done);
-  ASSERT_TRUE(pair.poll_until([&] { return pair.rails[1]->dropped().malformed == 1; }));
+  Header header = header_from(0, 0, 0);
+  for (const std::uint8_t kind : {std::uint8_t{0}, kMessageKinds, std::uint8_t{255}}) {
+    header.kind = static_cast<MessageKind>(kind);
+    ASSERT_EQ(pair.send(0, header, {}), Posted::done);
+  }
+  ASSERT_TRUE(pair.poll_until([&] { return pair.rails[1]->dropped().malformed == 3; }));
   EXPECT_TRUE(pair.seen[1].messages.empty());
 }
 
-TEST(Messages, OfKindHelloWait_WhenTheirSenderIsNotConnectedYet) {
+TEST(Messages, OfUnknownRanksTakeBoundedMemory) {
+  RailPair pair;
+  const std::vector<std::byte> payload(kEagerBytes);
+  for (int i = 0; i < 2'000; ++i) {
+    // Ranks that nobody knows, and one that is none.
+    const auto source = static_cast<Rank>(i % 2 == 0 ? 77 + i : -5);
+    ASSERT_EQ(pair.send(0, header_from(source, 0, payload.size()), payload), Posted::done);
+  }
+  ASSERT_EQ(pair.send(0, header_from(0, 0, 0), {}), Posted::done);
+  ASSERT_TRUE(pair.poll_until([&] { return pair.seen[1].messages.size() == 1; }));
+  // Kept are at most 4 MiB, so about 510 of the 1,000 that name a rank.
+  EXPECT_GE(pair.rails[1]->dropped().unknown, 1'480U);
+  EXPECT_LT(pair.rails[1]->dropped().unknown, 1'520U);
+}
+
+TEST(Messages, Wait_WhenTheirSenderIsNotConnectedYet) {
   const auto early = open_or_fail(on_loopback());
   const auto late = open_or_fail(on_loopback());
   ASSERT_TRUE(early->connect(1, late->address()));
   Recorder early_seen;
   Recorder late_seen;
-  Header hello = header_from(0, 0, 0);
-  hello.kind = MessageKind::hello;
-  bool sent = false;
+  constexpr std::uint64_t kSent = 3;
+  std::uint64_t sent = 0;
   ASSERT_TRUE(poll_until([&] {
-    if (!sent) sent = early->send(1, hello, {}) == Posted::done;
+    if (sent < kSent && early->send(1, header_from(0, sent, 0), {}) == Posted::done) ++sent;
     early->poll(early_seen);
-    return late->poll(late_seen) && sent;
+    late->poll(late_seen);
+    return sent == kSent && late->arm();
   }));
   EXPECT_TRUE(late_seen.messages.empty());
   ASSERT_TRUE(late->connect(0, early->address()));
-  EXPECT_FALSE(late->arm());
-  ASSERT_TRUE(poll_until([&] { return late->poll(late_seen), !late_seen.messages.empty(); }));
-  EXPECT_EQ(late_seen.messages.front().header, hello);
+  ASSERT_TRUE(poll_until([&] { return late->poll(late_seen), late_seen.messages.size() == kSent; }));
+  for (std::uint64_t i = 0; i < kSent; ++i) EXPECT_EQ(late_seen.messages[i].header.sequence, i);
+  EXPECT_EQ(late->dropped(), Dropped{});
 }
 
 TEST(Messages, ReachTheSuccessor_WhenAPeerIsConnectedAnew) {

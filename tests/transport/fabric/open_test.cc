@@ -24,7 +24,8 @@ std::string error_of(const Options& options) {
 TEST(Open, NamesKnobAndLibrary_WhenLibraryIsMissing) {
   Options options;
   options.library = "/nonexistent/libfabric.so.1";
-  EXPECT_THAT(error_of(options), StartsWith("C10D_NEURON_LIBFABRIC is \"/nonexistent/libfabric.so.1\", which cannot be opened"));
+  EXPECT_THAT(error_of(options),
+              StartsWith("C10D_NEURON_LIBFABRIC is \"/nonexistent/libfabric.so.1\", which cannot be opened"));
 }
 
 TEST(Open, SaysThatItIsNoLibfabric_WhenAnotherLibraryIsNamed) {

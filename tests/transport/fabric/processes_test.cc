@@ -165,14 +165,16 @@ bool has_carrier(const std::string& interface) {
   return known && (request.ifr_flags & IFF_RUNNING) != 0;
 }
 
-/// Enters a network namespace of its own, says so, and waits until its end of the veth pair has been put there and works.
+/// Enters a network namespace of its own, says so, and waits until its end of the veth pair has been put there and
+/// works.
 bool enter_own_network(Rank rank, const Pipe& ready, const Pipe& go) {
   if (::unshare(CLONE_NEWNET) != 0) return false;
   ready.put({});
   (void)go.get();
   const std::string end = "c10dtest" + std::to_string(rank);
   const std::string address = "198.51.100." + std::to_string(rank + 1) + "/24";
-  const std::string command = "ip link set lo up && ip addr add " + address + " dev " + end + " && ip link set " + end + " up";
+  const std::string command =
+      "ip link set lo up && ip addr add " + address + " dev " + end + " && ip link set " + end + " up";
   return std::system(command.c_str()) == 0 && poll_until([&] { return has_carrier(end); });
 }
 

@@ -14,11 +14,17 @@ const std::vector<Interface> kInterfaces = {
     {"eth0", false, true, {"192.0.2.2", "fd00::2", "fe80::2"}},
 };
 
-Offer net_on(const std::string& domain, const std::string& address) { return {"net", address + "/24", domain, address, true}; }
+Offer net_on(const std::string& domain, const std::string& address) {
+  return {"net", address + "/24", domain, address, true};
+}
 
 std::vector<Offer> tcp_like_offers() {
-  return {net_on("lo", "127.0.0.1"),      net_on("docker0", "172.17.0.1"), net_on("eth0", "fe80::2"),
-          net_on("eth0", "fd00::2"),      net_on("eth0", "192.0.2.2"),     {"shm", "shm", "shm", "", true},
+  return {net_on("lo", "127.0.0.1"),
+          net_on("docker0", "172.17.0.1"),
+          net_on("eth0", "fe80::2"),
+          net_on("eth0", "fd00::2"),
+          net_on("eth0", "192.0.2.2"),
+          {"shm", "shm", "shm", "", true},
           {"sockets", "s", "eth0", "192.0.2.2", true}};
 }
 
@@ -28,6 +34,10 @@ std::vector<Offer> efa_offers() {
   offers.push_back({"efa", "efa-direct", "rdmap16s27-rdm", "", true});
   return offers;
 }
+
+Wishes provider_named(const std::string& name) { return {name, "", ""}; }
+Wishes interface_named(const std::string& name) { return {"", name, ""}; }
+Wishes routed_from(const std::string& address) { return {"", "", address}; }
 
 Offer chosen(const std::vector<Offer>& offers, const Wishes& wishes) {
   const auto best = choose(offers, kInterfaces, wishes, "libfabric 1.17");
@@ -41,9 +51,7 @@ std::string error_of(const std::vector<Offer>& offers, const Wishes& wishes) {
   return best.status().message();
 }
 
-TEST(Choose, TakesEfaDirect_WhenTheHostHasEfa) {
-  EXPECT_EQ(chosen(efa_offers(), {}).fabric, "efa-direct");
-}
+TEST(Choose, TakesEfaDirect_WhenTheHostHasEfa) { EXPECT_EQ(chosen(efa_offers(), {}).fabric, "efa-direct"); }
 
 TEST(Choose, TakesEfaFabric_WhenEfaDirectHasNoRemoteWrites) {
   auto offers = efa_offers();
@@ -58,16 +66,14 @@ TEST(Choose, TakesInterfaceOfDefaultRoute_WhenThereAreSeveral) {
 }
 
 TEST(Choose, TakesAddressTowardOtherHosts_BeforeDefaultRoute) {
-  EXPECT_EQ(chosen(tcp_like_offers(), {.own_address = "172.17.0.1"}).domain, "docker0");
+  EXPECT_EQ(chosen(tcp_like_offers(), routed_from("172.17.0.1")).domain, "docker0");
 }
 
 TEST(Choose, PassesOverLoopback_EvenIfOtherHostsSeemToBeThere) {
-  EXPECT_EQ(chosen(tcp_like_offers(), {.own_address = "127.0.0.1"}).domain, "eth0");
+  EXPECT_EQ(chosen(tcp_like_offers(), routed_from("127.0.0.1")).domain, "eth0");
 }
 
-TEST(Choose, TakesLoopback_WhenNothingElseIsThere) {
-  EXPECT_EQ(chosen({net_on("lo", "127.0.0.1")}, {}).domain, "lo");
-}
+TEST(Choose, TakesLoopback_WhenNothingElseIsThere) { EXPECT_EQ(chosen({net_on("lo", "127.0.0.1")}, {}).domain, "lo"); }
 
 TEST(Choose, PrefersTcpOverItsOlderForms) {
   auto offers = tcp_like_offers();
@@ -85,35 +91,35 @@ TEST(Choose, PrefersVerbsOverTcp) {
 TEST(Choose, TakesTheProviderAskedFor_ByItsCoreToo) {
   auto offers = efa_offers();
   offers.push_back({"tcp;ofi_rxm", "x", "eth0", "192.0.2.2", true});
-  EXPECT_EQ(chosen(offers, {.provider = "sockets"}).provider, "sockets");
-  EXPECT_EQ(chosen(offers, {.provider = "tcp"}).provider, "tcp;ofi_rxm");
-  EXPECT_EQ(chosen(offers, {.provider = "shm"}).provider, "shm");
+  EXPECT_EQ(chosen(offers, provider_named("sockets")).provider, "sockets");
+  EXPECT_EQ(chosen(offers, provider_named("tcp")).provider, "tcp;ofi_rxm");
+  EXPECT_EQ(chosen(offers, provider_named("shm")).provider, "shm");
 }
 
 TEST(Choose, TakesTheInterfaceAskedFor_ByNameOrAddress) {
-  EXPECT_EQ(chosen(tcp_like_offers(), {.network_interface = "docker0"}).domain, "docker0");
-  EXPECT_EQ(chosen(tcp_like_offers(), {.network_interface = "127.0.0.1"}).domain, "lo");
-  EXPECT_EQ(chosen(tcp_like_offers(), {.network_interface = "fd00::2"}).address, "fd00::2");
+  EXPECT_EQ(chosen(tcp_like_offers(), interface_named("docker0")).domain, "docker0");
+  EXPECT_EQ(chosen(tcp_like_offers(), interface_named("127.0.0.1")).domain, "lo");
+  EXPECT_EQ(chosen(tcp_like_offers(), interface_named("fd00::2")).address, "fd00::2");
 }
 
 TEST(Choose, KeepsEfa_WhenTheInterfaceIsAnInternetOne) {
-  EXPECT_EQ(chosen(efa_offers(), {.network_interface = "eth0"}).provider, "efa");
+  EXPECT_EQ(chosen(efa_offers(), interface_named("eth0")).provider, "efa");
 }
 
 TEST(Choose, TakesTheEfaDeviceAskedFor) {
   auto offers = efa_offers();
   offers.push_back({"efa", "efa-direct", "rdmap17s27-rdm", "", true});
-  EXPECT_EQ(chosen(offers, {.network_interface = "rdmap17s27-rdm"}).domain, "rdmap17s27-rdm");
+  EXPECT_EQ(chosen(offers, interface_named("rdmap17s27-rdm")).domain, "rdmap17s27-rdm");
 }
 
 TEST(Choose, ListsProviders_WhenTheOneAskedForIsNotThere) {
-  EXPECT_EQ(error_of(tcp_like_offers(), {.provider = "efa"}),
+  EXPECT_EQ(error_of(tcp_like_offers(), provider_named("efa")),
             "C10D_NEURON_PROVIDER is \"efa\", which libfabric 1.17 does not offer here; it offers net, shm, sockets. "
             "Choose one of these or unset it.");
 }
 
 TEST(Choose, ListsInterfaces_WhenTheOneAskedForIsNotThere) {
-  const std::string message = error_of(tcp_like_offers(), {.network_interface = "eth9"});
+  const std::string message = error_of(tcp_like_offers(), interface_named("eth9"));
   EXPECT_THAT(message, HasSubstr("C10D_NEURON_INTERFACE is \"eth9\""));
   EXPECT_THAT(message, HasSubstr("eth0 (192.0.2.2)"));
   EXPECT_THAT(message, HasSubstr("lo (127.0.0.1)"));

@@ -1,4 +1,5 @@
-// What the fabric's tests share: a recorder of events, a pair of connected rails, polling with a deadline, and a second process.
+// What the fabric's tests share: a recorder of events, a pair of connected rails, polling with a deadline, and a second
+// process.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -52,24 +52,26 @@ TEST(Writes, LandWholeWithTheirImmediate_AtRandomSizes) {
     is_source_busy[lane] = is_target_busy[lane] = true;
     ++posted;
   };
-  const bool finished = pair.poll_until([&] {
-    for (const auto& [cookie, status] : pair.seen[0].done) {
-      EXPECT_TRUE(status) << status.message();
-      is_source_busy[cookie - 100] = false;
-    }
-    pair.seen[0].done.clear();
-    for (const std::uint32_t immediate : pair.seen[1].written) {
-      const std::size_t lane = immediate - 0xF0000000U;
-      EXPECT_EQ(checksum({to[lane].address, expected[lane].first}), expected[lane].second);
-      is_target_busy[lane] = false;
-      ++landed;
-    }
-    pair.seen[1].written.clear();
-    for (std::size_t lane = 0; lane < kInFlight && posted < kWrites; ++lane) {
-      if (!is_source_busy[lane] && !is_target_busy[lane]) post(lane);
-    }
-    return landed == kWrites;
-  }, 40 * kSecond);
+  const bool finished = pair.poll_until(
+      [&] {
+        for (const auto& [cookie, status] : pair.seen[0].done) {
+          EXPECT_TRUE(status) << status.message();
+          is_source_busy[cookie - 100] = false;
+        }
+        pair.seen[0].done.clear();
+        for (const std::uint32_t immediate : pair.seen[1].written) {
+          const std::size_t lane = immediate - 0xF0000000U;
+          EXPECT_EQ(checksum({to[lane].address, expected[lane].first}), expected[lane].second);
+          is_target_busy[lane] = false;
+          ++landed;
+        }
+        pair.seen[1].written.clear();
+        for (std::size_t lane = 0; lane < kInFlight && posted < kWrites; ++lane) {
+          if (!is_source_busy[lane] && !is_target_busy[lane]) post(lane);
+        }
+        return landed == kWrites;
+      },
+      40 * kSecond);
   EXPECT_TRUE(finished) << landed << " of " << kWrites;
 }
 

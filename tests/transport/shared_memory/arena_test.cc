@@ -56,7 +56,8 @@ TEST_F(ArenaTest, ReadersCannotWriteOrResizeIt) {
 TEST_F(ArenaTest, OwnerStillWrites_AndReadersSeeIt) {
   const Arena arena = make();
   const Descriptor peer = hand_out(arena);
-  const auto mapped = PeerArena::map(peer, arena.id() + 1, arena.layout(), kOwner, kNonce);  // not known here: a new mapping
+  const auto mapped =
+      PeerArena::map(peer, arena.id() + 1, arena.layout(), kOwner, kNonce);  // not known here: a new mapping
   ASSERT_TRUE(mapped.is_ok()) << mapped.status().message();
   const std::size_t offset = arena.layout().block_offset(0);
   EXPECT_NE(arena.at(offset), mapped->at(offset));

@@ -81,7 +81,8 @@ TEST_F(EndpointPair, KeepsEveryByte_OverManyRandomMessages) {
   std::uint64_t received = 0;
   std::uint64_t wrong = 0;
   b_.events.on_each = [&](Rank, const Header& header, std::span<const std::byte> payload) {
-    if (header.sequence != received || payload.size() != size_of(received) || !is_filled_with(payload, received)) ++wrong;
+    if (header.sequence != received || payload.size() != size_of(received) || !is_filled_with(payload, received))
+      ++wrong;
     ++received;
   };
   std::thread sender([&] {
@@ -147,7 +148,8 @@ TEST_F(EndpointPair, ConnectsAgain_WhenBothHaveForgotten) {
     b_.endpoint->disconnect(0);
     ASSERT_TRUE(connect(a_, 0, b_, 1));
     ASSERT_EQ(a_.endpoint->send(1, numbered(1), bytes_of("again")), Posted::done);
-    ASSERT_TRUE(eventually([&] { return b_.poll(), b_.events.messages.size() == static_cast<std::size_t>(round) + 1; }));
+    ASSERT_TRUE(
+        eventually([&] { return b_.poll(), b_.events.messages.size() == static_cast<std::size_t>(round) + 1; }));
   }
 }
 
@@ -315,7 +317,9 @@ TEST(Endpoint, ServesPeersFairly_WhenOneFloods) {
   ASSERT_TRUE(connect(quiet, 2, hub, 0));
   int polls_until_heard = 0;
   bool is_heard = false;
-  hub.events.on_each = [&](Rank source, const Header&, std::span<const std::byte>) { is_heard = is_heard || source == 2; };
+  hub.events.on_each = [&](Rank source, const Header&, std::span<const std::byte>) {
+    is_heard = is_heard || source == 2;
+  };
   ASSERT_EQ(quiet.endpoint->send(0, numbered(1), {}), Posted::done);
   for (; !is_heard && polls_until_heard < 10; ++polls_until_heard) {
     while (loud.endpoint->send(0, numbered(1), {}) == Posted::done) {

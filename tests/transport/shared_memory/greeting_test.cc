@@ -84,13 +84,27 @@ TEST(Proof, DependsOnEverythingItSpeaksFor) {
   for (int field = 0; field < 7; ++field) {
     Claim other = claim;
     switch (field) {
-      case 0: other.role = "listener"; break;
-      case 1: ++other.connector.rank; break;
-      case 2: ++other.connector.nonce; break;
-      case 3: ++other.listener.rank; break;
-      case 4: ++other.listener.nonce; break;
-      case 5: other.connector_challenge = draw_challenge(); break;
-      default: other.listener_challenge = draw_challenge(); break;
+      case 0:
+        other.role = "listener";
+        break;
+      case 1:
+        ++other.connector.rank;
+        break;
+      case 2:
+        ++other.connector.nonce;
+        break;
+      case 3:
+        ++other.listener.rank;
+        break;
+      case 4:
+        ++other.listener.nonce;
+        break;
+      case 5:
+        other.connector_challenge = draw_challenge();
+        break;
+      default:
+        other.listener_challenge = draw_challenge();
+        break;
     }
     EXPECT_FALSE(is_same(proof, prove("token", other))) << "field " << field;
   }

@@ -110,7 +110,7 @@ TEST(Handover, GivesNothingToAListenerWithoutTheToken) {
   Node node(0);
   ASSERT_TRUE(node.endpoint->connect(1, encode(Address{{1, 5}, name})).is_ok());
   Descriptor socket;
-  ASSERT_TRUE(eventually([&] { return (socket = accept_connection(*listener)).is_valid(); }));
+  ASSERT_TRUE(eventually([&] { return (socket = std::move(*accept_connection(*listener))).is_valid(); }));
   const auto opening = receive(socket);
   ASSERT_TRUE(decode(opening).is_ok());
   const std::string said(reinterpret_cast<const char*>(opening.data()), opening.size());
@@ -140,7 +140,8 @@ TEST(Handover, RefusesAForgedProof) {
 TEST(Handover, ClosesOnWhatIsNotOurs_AndServesOnAfterwards) {
   Node a(0);
   Node b(1);
-  for (const std::string& noise : {std::string("GET / HTTP/1.0\r\n\r\n"), std::string(1, '\0'), std::string(1500, 'x')}) {
+  for (const std::string& noise :
+       {std::string("GET / HTTP/1.0\r\n\r\n"), std::string(1, '\0'), std::string(1500, 'x')}) {
     const Descriptor socket = visit(a);
     ASSERT_TRUE(send_packet(socket, std::as_bytes(std::span(noise))).is_ok());
     const auto answer = receive(socket);

@@ -1,5 +1,5 @@
-// How long a 4-byte message takes one way while both sides spin; printed, and recorded as a test property. The bounds are
-// generous: they catch a system call or a lock on the path, not noise.
+// How long a 4-byte message takes one way while both sides spin; printed, and recorded as a test property. The bounds
+// are generous: they catch a system call or a lock on the path, not noise.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace neuron::shared_memory {
 namespace {
 
-constexpr std::uint64_t kRounds = 20;  // of one batch: much shorter than a time slice, as the machine has other work too
+constexpr std::uint64_t kRounds =
+    20;  // of one batch: much shorter than a time slice, as the machine has other work too
 constexpr Nanoseconds kLongEnough = 300 * kMillisecond;
 constexpr double kBound = 20'000;
 const std::array<std::byte, 4> kPayload{};

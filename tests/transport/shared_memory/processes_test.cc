@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
@@ -20,6 +21,11 @@ Header numbered(std::uint64_t sequence) {
   return header;
 }
 
+std::size_t open_descriptors() {
+  const auto all = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
 // The child's side of most tests: rank 1 meets rank 0 and sends back what it gets until an empty message comes.
 bool echo(const Channel& to_child, const Channel& to_parent) {
   Node node(1);
@@ -35,7 +41,8 @@ bool echo(const Channel& to_child, const Channel& to_parent) {
 }
 
 // The parent's side: its node is made after the fork, so that the child inherits nothing.
-std::unique_ptr<Node> meet(const Channel& to_child, const Channel& to_parent, std::function<void(Rank, int)> on_pidfd = {}) {
+std::unique_ptr<Node> meet(const Channel& to_child, const Channel& to_parent,
+                           std::function<void(Rank, int)> on_pidfd = {}) {
   Options options;
   options.rank = 0;
   options.nonce = random_nonce();
@@ -160,9 +167,42 @@ TEST(Processes, TimeOut_WhenThePeerIsStopped) {
   EXPECT_EQ(node.events.lost[0].second.code(), Code::timeout);
 }
 
-std::size_t open_descriptors() {
-  const auto all = std::filesystem::directory_iterator("/proc/self/fd");
-  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+// In a child, because there is no way back from a full table of descriptors.
+TEST(Processes, SayWhatIsMissing_WhenThereIsNoRoomForAnArena) {
+  Child child([] {
+    const Doorbell doorbell;
+    const rlimit none{open_descriptors(), open_descriptors()};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    const auto made = Endpoint::create({.rank = 0, .nonce = 1, .token = kToken}, doorbell);
+    return !made.is_ok() && made.status().code() == Code::unavailable &&
+           made.status().message().find("memfd_create: Too many open files") != std::string::npos;
+  });
+  EXPECT_TRUE(child.succeeded());
+}
+
+TEST(Processes, LetNobodyInButDoNotSpin_WhenDescriptorsRunOut) {
+  Channel to_parent;
+  Child child([&] {
+    Node node(1);
+    const rlimit none{open_descriptors() - 1, open_descriptors() - 1};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    to_parent.put(node.endpoint->address());
+    // Until the parent has had its answer; then the processor time of the hand-over thread is what tells.
+    pollfd nobody{-1, 0, 0};
+    ::poll(&nobody, 1, 300);
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_utime.tv_sec == 0 && usage.ru_utime.tv_usec + usage.ru_stime.tv_usec < 150'000;
+  });
+  Options options;
+  options.rank = 0;
+  options.nonce = 5;
+  options.token = kToken;
+  options.handover_timeout = 100 * kMillisecond;
+  Node node(options);
+  ASSERT_TRUE(node.endpoint->connect(1, to_parent.get()).is_ok());
+  ASSERT_TRUE(eventually([&] { return node.poll(), !node.events.lost.empty(); }));
+  EXPECT_TRUE(child.succeeded());
 }
 
 TEST(Processes, InheritNeitherDescriptorsNorMemory_WhenForked) {

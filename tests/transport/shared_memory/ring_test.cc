@@ -40,8 +40,7 @@ class Ring : public ::testing::Test {
     Header header;
     std::span<const std::byte> payload;
     if (reader_.read(header, payload) != Read::message) return false;
-    const bool is_right =
-        header == numbered(sequence) && payload.size() == bytes && is_filled_with(payload, sequence);
+    const bool is_right = header == numbered(sequence) && payload.size() == bytes && is_filled_with(payload, sequence);
     reader_.advance();
     return is_right;
   }
