@@ -160,6 +160,11 @@ Status Job::open(const GroupRequest& request, StoreAdapter& store, const Config&
   for (const control::Member& member : shape.members) {
     options.peers.push_back({member.nonce, member.pid, member.host_name, member.shared_memory_address});
   }
+  const auto machine_of = [&](const control::Member& member) { return HostFacts::machine_of(member.host_identity); };
+  const auto own_machine = machine_of(shape.members[static_cast<std::size_t>(rank)]);
+  options.ranks_on_machine = static_cast<std::size_t>(
+      std::count_if(shape.members.begin(), shape.members.end(),
+                    [&](const control::Member& member) { return machine_of(member) == own_machine; }));
   const std::size_t local_ranks = shape.topology.ranks_of(shape.topology.host_of(rank)).size();
   if (offer && local_ranks > 1) {
     shared_memory::Options local;

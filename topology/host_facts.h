@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "transport/base/config.h"
 
@@ -15,6 +16,10 @@ struct HostFacts {
 
   /// Equal identities may share memory; whether they can is settled by handing over a descriptor.
   [[nodiscard]] std::string identity() const;
+  /// The part of an identity that stands for the machine whose cores are shared: several hosts may be on one.
+  [[nodiscard]] static std::string_view machine_of(std::string_view identity) {
+    return identity.substr(0, identity.find('/'));
+  }
   friend bool operator==(const HostFacts&, const HostFacts&) = default;
 
   static HostFacts of_this_process(const Config& config);

@@ -20,13 +20,13 @@ enum class MessageKind : std::uint8_t {
   eager = 2,     // payload follows the header; uses one credit unless flagged
   announce = 3,  // a large message waits at the sender; uses one credit unless flagged. Pull: payload is a SharedBlock
   grant = 4,     // receiver to sender: where the announced message goes; payload is a Grant
-  data = 5,      // answers a grant by messages: `tag` is the offset, `sequence` the slot's generation
+  data = 5,      // answers a grant by messages: `tag` is the offset; `length` 0: nothing will come, the sender gave up
   done = 6,      // receiver to sender: the announced block has been read; `sequence` is its generation
   credit = 7,    // carries nothing but `credits`
   want = 8,      // receiver to sender: a receive is posted for this key; send it though you have no credit
   question = 9,  // what keeps you from this operation?
   answer = 10,   // payload is an encoded answer
-  refuse = 11,   // the operation that this message belonged to has ended here; payload says why
+  refuse = 11,   // the point-to-point operation has ended here; `slot` 1: the receive, 0: the send; payload says why
 };
 inline constexpr std::uint8_t kMessageKinds = 12;
 

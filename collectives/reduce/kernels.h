@@ -195,7 +195,7 @@ NEURON_ALWAYS_INLINE void combine_3(const Arguments& in) {
 
 template <typename Element, typename Op, bool kScaled>
 NEURON_ALWAYS_INLINE void combine_many(const Arguments& in) {
-  typename Element::Block sum;
+  typename Element::Block sum;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
   std::byte* const target = in.target;
   const double scale = in.scale;
   for (std::size_t start = 0; start < in.count; start += kBlock) {

@@ -20,7 +20,7 @@ class Operation;
 
 class Baton {
  public:
-  [[nodiscard]] bool try_take() { return !held_.load(std::memory_order_relaxed) && !held_.exchange(true); }
+  [[nodiscard]] bool try_take() { return !held_.load() && !held_.exchange(true); }
 
   /// Returns whether a sleeper was woken to take it.
   bool release() {

@@ -34,7 +34,8 @@ Engine::Impl::Impl(EngineOptions options)
       flight_(static_cast<std::size_t>(options_.config.flight_records)),
       executor_(executor_options(options_), Tuner(), *clock_, flight_, *this) {
   const auto cores = static_cast<std::size_t>(std::max(1U, std::thread::hardware_concurrency()));
-  yields_ = options_.topology.ranks_of(options_.topology.host_of(options_.rank)).size() > cores;
+  const std::size_t on_host = options_.topology.ranks_of(options_.topology.host_of(options_.rank)).size();
+  yields_ = std::max(on_host, options_.ranks_on_machine) > cores;
   const std::int64_t spin_us = options_.config.spin_us >= 0 ? options_.config.spin_us : yields_ ? 30 : 200;
   spin_ = spin_us * kMicrosecond;
   wait_set_.add(options_.doorbell->descriptor());

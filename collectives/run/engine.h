@@ -50,6 +50,7 @@ struct EngineOptions {
   std::uint32_t generation = 0;               // of this incarnation in the job
   std::vector<PeerInfo> peers;                // index = global rank, this rank included
   Topology topology;
+  std::size_t ranks_on_machine = 0;           // that share its cores, whatever host they count as; 0: those of the host
   std::unique_ptr<Transport> shared_memory;   // null: none
   std::unique_ptr<Transport> fabric;          // null: none; loopback in tests
   ControlChannel* control = nullptr;          // null: peers connect by `fabric`'s own means (loopback)

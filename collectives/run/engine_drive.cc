@@ -104,7 +104,10 @@ WaitOutcome Engine::Impl::wait(Operation& operation, Nanoseconds until) {
 
 WaitOutcome Engine::Impl::drive(Operation& operation, Nanoseconds until, Nanoseconds look_up_at) {
   disarm();
-  if (is_timer_set_.load() && is_timer_set_.exchange(false)) background_timer_.stop();
+  if (is_timer_set_.load()) {
+    background_timer_.stop();
+    is_timer_set_.store(false);
+  }
   Nanoseconds idle_since = 0;
   while (true) {
     const bool moved = step();
@@ -274,7 +277,8 @@ void Engine::Impl::background_sleep() {
 
 void Engine::Impl::hear_background_bell() {
   background_bell_.silence();
-  if (is_timer_set_.load() && is_timer_set_.exchange(false)) background_timer_.stop();
+  background_timer_.stop();
+  is_timer_set_.store(false);  // after the stop: an issuer in between finds a thread that is awake, or a timer that rings
   background_state_.store(Background::awake);
 }
 

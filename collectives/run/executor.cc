@@ -56,6 +56,7 @@ void Executor::submit(OperationRef operation) {
   }
   if (operation->epoch_ != group.epoch) {
     const Status reason = group.error();
+    [[maybe_unused]] const Status heard = group.take_pending_error();  // by this operation: not at the next call too
     finish_operation(*operation, reason.is_ok() ? Status(Code::aborted, "The group was aborted.") : reason);
     return;
   }
@@ -181,9 +182,14 @@ void Executor::prepare_sequence(Execution& execution, Operation& operation) {
   execution.fingerprint = hash;
 }
 
-/// Compares with what another rank has already sent under this sequence. False: the group has been poisoned.
+/// Compares with what another rank has already said under this sequence. False: the operation has ended.
 bool Executor::check_early_arrival(Execution& execution) {
-  if (execution.is_point_to_point) return true;
+  if (execution.is_point_to_point) {
+    const bool is_receive = execution.operation->collective() == Collective::receive;
+    if (!is_receive || !given_up_.take(message_key(execution))) return true;
+    fail_point_to_point(execution, given_up_error(execution, "its send has ended in error"), false);
+    return false;
+  }
   CommunicatorState& group = *execution.operation->group_;
   const auto& early = group.early[execution.sequence % group.early.size()];
   if (early.sequence != execution.sequence || early.fingerprint == execution.fingerprint) return true;

@@ -73,6 +73,7 @@ class Executor final : public MessengerEvents {
   void on_received(ReceivePost& post, std::span<const std::byte> view) override;
   void on_mismatch(ReceivePost& post, const Header& header) override;
   void on_view_lost(ReceivePost& post) override;
+  void on_withdrawn(ReceivePost& post) override;
   Disposition on_unmatched(Rank source, const Header& header) override;
   void on_question(Rank source, const Header& header, std::span<const std::byte> payload) override;
   void on_answer(Rank source, const Header& header, std::span<const std::byte> payload) override;
@@ -134,9 +135,16 @@ class Executor final : public MessengerEvents {
   [[nodiscard]] std::vector<Rank> awaited(const Execution& execution) const;
   [[nodiscard]] std::string timeout_text(const Execution& execution) const;
   [[nodiscard]] std::string advice_text(const Execution& execution) const;
-  Execution* find(CommunicatorState& group, std::uint64_t sequence, bool is_point_to_point, Rank peer, std::uint32_t tag);
+  void end_epoch(CommunicatorState& group, std::uint32_t next_epoch, const Status& reason);
+  Execution* find(CommunicatorState& group, const Header& header, Rank peer, Collective half);
   CommunicatorState* find_group(std::uint64_t id);
+
+  // point_to_point.cc: the end of one send or receive, which leaves the group alone
+  static MessageKey message_key(const Execution& execution);
   void fail_point_to_point(Execution& execution, const Status& status, bool tell);
+  [[nodiscard]] bool has_ended(CommunicatorState& group, const Header& header, Rank source);
+  [[nodiscard]] Status given_up_error(const Execution& execution, const std::string& why) const;
+  void refuse_the_rest(const MessageKey& key, std::uint32_t first_segment);
 
   const Options options_;
   const Tuner tuner_;
@@ -148,6 +156,7 @@ class Executor final : public MessengerEvents {
   std::unordered_map<std::uint64_t, std::shared_ptr<CommunicatorState>> groups_;
   std::unordered_map<std::uint64_t, Poison> early_poisons_;  // of groups that do not exist here yet
   std::unordered_map<std::uint64_t, bool> closed_groups_;
+  RecentKeys given_up_;               // messages whose send has ended, before their receive was issued
   std::vector<std::string> deaths_;   // index = rank; empty: alive as far as known
   std::vector<Nanoseconds> left_at_;  // 0: has not left
   std::vector<std::uint64_t> scheduled_bytes_;

@@ -12,6 +12,7 @@ namespace {
 constexpr Nanoseconds kLongestInterval = 1000 * kMillisecond;
 constexpr Nanoseconds kGathering = 200 * kMillisecond;  // for the last answers, once a deadline has passed
 constexpr std::size_t kAskedAbout = 8;                  // executions of a group
+constexpr std::size_t kEarlyPoisons = 1024;             // remembered, of groups that do not exist here yet
 constexpr Nanoseconds kLeaveGrace = 2 * kSecond;        // what a peer sent before it left may still arrive
 
 std::string seconds_text(Nanoseconds duration) {
@@ -66,9 +67,15 @@ void Executor::close_all(const Status& reason) {
 }
 
 void Executor::poison(CommunicatorState& group, const Status& reason, bool tell) {
-  const auto ended_epoch = group.epoch;
+  const std::uint32_t ended_epoch = group.epoch;
+  end_epoch(group, ended_epoch + 1, reason);
+  if (tell) host_.broadcast(Poison{group.spec.id, ended_epoch, reason.code(), reason.message()});
+}
+
+/// The group goes on in `next_epoch`; poisons of several epochs may be still on their way.
+void Executor::end_epoch(CommunicatorState& group, std::uint32_t next_epoch, const Status& reason) {
   const bool nobody_hears = group.active.is_empty() && group.waiting.empty();
-  group.epoch = ended_epoch + 1;
+  group.epoch = next_epoch;
   group.next_sequence = 0;
   group.epoch_and_sequence.store(std::uint64_t{group.epoch} << CommunicatorState::kSequenceBits);
   group.send_sequences.clear();
@@ -80,17 +87,18 @@ void Executor::poison(CommunicatorState& group, const Status& reason, bool tell)
   active_ -= waiting.size();
   while (!group.active.is_empty()) finish(group.active.front(), reason);
   for (const OperationRef& operation : waiting) finish_operation(*operation, reason);
-  messenger_.drop_arrivals(group.spec.id, ended_epoch);
-  if (tell) host_.broadcast(Poison{group.spec.id, ended_epoch, reason.code(), reason.message()});
+  messenger_.drop_arrivals(group.spec.id, next_epoch - 1);
 }
 
 void Executor::on_poison(const Poison& told) {
   CommunicatorState* group = find_group(told.group);
   if (group == nullptr) {
-    if (closed_groups_.count(told.group) == 0 && early_poisons_.size() < 1024) early_poisons_[told.group] = told;
+    if (closed_groups_.count(told.group) != 0 || early_poisons_.size() >= kEarlyPoisons) return;
+    Poison& known = early_poisons_.try_emplace(told.group, told).first->second;
+    if (told.epoch > known.epoch) known = told;
     return;
   }
-  if (told.epoch >= group->epoch) poison(*group, {told.code, told.reason}, false);
+  if (told.epoch >= group->epoch) end_epoch(*group, told.epoch + 1, {told.code, told.reason});
 }
 
 void Executor::on_death(Rank rank, const std::string& why) {
@@ -185,14 +193,16 @@ void Executor::ask_rank(Execution& execution, Rank group_rank) {
   messenger_.send_control(group.global(group_rank), header, {});
 }
 
-/// `tag`: point-to-point only. The peer asks about an operation of which we should have the other half.
-Execution* Executor::find(CommunicatorState& group, std::uint64_t sequence, bool is_point_to_point, Rank peer,
-                          std::uint32_t tag) {
+/// The operation of this group that the header is about. Point-to-point: the `half` (send or receive) that is with `peer`.
+Execution* Executor::find(CommunicatorState& group, const Header& header, Rank peer, Collective half) {
+  const bool is_point_to_point = (header.flags & flag::kPointToPoint) != 0;
   Execution* found = nullptr;
   group.active.for_each([&](Execution& execution) {
-    if (execution.is_point_to_point != is_point_to_point || execution.sequence != sequence) return;
+    if (execution.is_point_to_point != is_point_to_point || execution.sequence != header.sequence) return;
     const Request& request = execution.operation->request_;
-    if (is_point_to_point && (request.tag != tag || group.global(request.root) != peer)) return;
+    const bool is_other_pair = request.collective != half || request.tag != static_cast<std::uint32_t>(header.tag) ||
+                               group.global(request.root) != peer;
+    if (is_point_to_point && is_other_pair) return;
     found = &execution;
   });
   return found;
@@ -203,6 +213,7 @@ void Executor::on_question(Rank source, const Header& header, std::span<const st
   std::uint64_t at = 0;
   std::string text = "has not made this group yet";
   const bool is_point_to_point = (header.flags & flag::kPointToPoint) != 0;
+  const bool asks_about_send = header.slot == 1;
   CommunicatorState* group = find_group(header.group);
   if (group == nullptr && closed_groups_.count(header.group) != 0) {
     state = PeerAnswer::State::gone;
@@ -212,8 +223,7 @@ void Executor::on_question(Rank source, const Header& header, std::span<const st
     text = "has ended this operation: " + group->error().message();
   } else if (group != nullptr) {
     at = group->next_sequence;
-    Execution* execution =
-        find(*group, header.sequence, is_point_to_point, source, static_cast<std::uint32_t>(header.tag));
+    Execution* execution = find(*group, header, source, asks_about_send ? Collective::receive : Collective::send);
     if (execution != nullptr && execution->fingerprint != header.fingerprint) {
       state = PeerAnswer::State::other_operation;
       text = execution->operation->describe();
@@ -226,7 +236,7 @@ void Executor::on_question(Rank source, const Header& header, std::span<const st
       state = PeerAnswer::State::done;
       text = "is done with it";
     } else if (is_point_to_point) {
-      text = header.slot == 1 ? "has not called recv for it" : "has not called send for it";
+      text = asks_about_send ? "has not called recv for it" : "has not called send for it";
     } else {
       text = "has issued " + std::to_string(at) + " collectives of this group so far";
     }
@@ -237,6 +247,7 @@ void Executor::on_question(Rank source, const Header& header, std::span<const st
   answer.epoch = header.epoch;
   answer.sequence = header.sequence;
   answer.tag = header.tag;
+  answer.slot = header.slot;
   answer.flags = header.flags & flag::kPointToPoint;
   const auto bytes = Encoder().number(static_cast<std::uint8_t>(state)).number(at).text(text.substr(0, 1000)).take();
   messenger_.send_control(source, answer, bytes);
@@ -246,7 +257,7 @@ void Executor::on_answer(Rank source, const Header& header, std::span<const std:
   CommunicatorState* group = find_group(header.group);
   if (group == nullptr || group->epoch != header.epoch) return;
   const bool is_point_to_point = (header.flags & flag::kPointToPoint) != 0;
-  Execution* execution = find(*group, header.sequence, is_point_to_point, source, static_cast<std::uint32_t>(header.tag));
+  Execution* execution = find(*group, header, source, header.slot == 1 ? Collective::send : Collective::receive);
   const Rank rank = group->group_rank_of(source);
   if (execution == nullptr || rank == kNoRank || execution->answers.empty()) return;
   Decoder decoder(payload);
@@ -321,48 +332,6 @@ std::string Executor::timeout_text(const Execution& execution) const {
          "init_process_group or new_group.";
 }
 
-void Executor::fail_point_to_point(Execution& execution, const Status& status, bool tell) {
-  const CommunicatorState& group = *execution.operation->group_;
-  MessageKey key;
-  key.group = group.spec.id;
-  key.sequence = execution.sequence;
-  key.tag = execution.operation->request_.tag;
-  key.epoch = group.epoch;
-  key.peer = group.global(execution.operation->request_.root);
-  key.is_point_to_point = true;
-  const bool is_receive = execution.operation->collective() == Collective::receive;
-  const std::uint32_t segments = execution.segments;
-  finish(execution, status);
-  if (is_receive) {  // it consumes its message: late segments are refused
-    for (std::uint32_t segment = 0; segment < std::min<std::uint32_t>(segments, 64); ++segment) {
-      MessageKey late = key;
-      late.tag |= std::uint64_t{segment} << 32;
-      messenger_.refuse_late(late);
-    }
-  }
-  if (!tell) return;
-  Header header;
-  header.kind = MessageKind::refuse;
-  key.write_to(header);
-  header.slot = is_receive ? 1 : 0;
-  const auto bytes = Encoder().text(status.message().substr(0, 4000)).take();
-  messenger_.send_control(key.peer, header, bytes);
-}
-
-/// The other half of a point-to-point operation has ended in error.
-void Executor::on_refused(Rank source, const Header& header, std::span<const std::byte> payload) {
-  CommunicatorState* group = find_group(header.group);
-  if (group == nullptr || group->epoch != header.epoch) return;
-  Execution* execution = find(*group, header.sequence, true, source, static_cast<std::uint32_t>(header.tag));
-  if (execution == nullptr) return;
-  std::string why = "it has ended there";
-  if (!payload.empty()) why = Decoder(payload).text();
-  fail_point_to_point(*execution,
-                      {Code::aborted, execution->operation->describe() + ": the other side, " + name_of_rank(source) +
-                                          ", has given up: " + why},
-                      false);
-}
-
 void Executor::on_mismatch(ReceivePost& post, const Header& header) {
   auto& receive = static_cast<StepReceive&>(post);
   Execution& execution = *receive.execution;
@@ -380,27 +349,21 @@ void Executor::on_mismatch(ReceivePost& post, const Header& header) {
   poison(group, {Code::mismatch, text}, true);
 }
 
-void Executor::on_view_lost(ReceivePost& post) {
-  Execution& execution = *static_cast<StepReceive&>(post).execution;
-  if (execution.is_finished) return;
-  poison(*execution.operation->group_, lost_view_error(execution), true);
-}
-
 Disposition Executor::on_unmatched(Rank source, const Header& header) {
   CommunicatorState* group = find_group(header.group);
   if (group == nullptr) return closed_groups_.count(header.group) != 0 ? Disposition::drop : Disposition::keep;
   if (header.epoch < group->epoch) return Disposition::drop;
   if (header.epoch > group->epoch) {  // its sender has seen a poison that is still on its way to us
-    poison(*group, {Code::aborted, "Group " + group->spec.name + " was ended by another rank; its message follows."}, false);
-    return header.epoch > group->epoch ? Disposition::drop : Disposition::keep;
+    end_epoch(*group, header.epoch,
+              {Code::aborted, "Group " + group->spec.name + " was ended by another rank; its message follows."});
   }
-  if ((header.flags & flag::kPointToPoint) != 0) return Disposition::keep;
+  if ((header.flags & flag::kPointToPoint) != 0) return has_ended(*group, header, source) ? Disposition::drop : Disposition::keep;
   if (header.sequence >= group->next_sequence) {
     auto& early = group->early[header.sequence % group->early.size()];
     if (early.sequence != header.sequence) early = {header.sequence, header.fingerprint, source};
     return Disposition::keep;
   }
-  Execution* execution = find(*group, header.sequence, false, source, 0);
+  Execution* execution = find(*group, header, source, Collective::barrier);
   if (execution == nullptr) return Disposition::drop;
   if (execution->fingerprint == header.fingerprint) return Disposition::keep;
   poison(*group,

@@ -218,8 +218,12 @@ Status Job::check_unique(const std::vector<End>& ends, bool is_send) const {
 Status Job::match(std::vector<End>& sends, std::vector<End>& receives) {
   const auto key = [](const End& end) { return std::tie(end.source, end.destination, end.label); };
   const auto by_key = [&key](const End& a, const End& b) { return key(a) < key(b); };
-  std::stable_sort(sends.begin(), sends.end(), by_key);
-  std::stable_sort(receives.begin(), receives.end(), by_key);
+  const auto in_order = [](const End& a, const End& b) {
+    return std::tie(a.source, a.destination, a.label, a.instance, a.operand) <
+           std::tie(b.source, b.destination, b.label, b.instance, b.operand);
+  };
+  std::sort(sends.begin(), sends.end(), in_order);
+  std::sort(receives.begin(), receives.end(), in_order);
   if (Status status = check_unique(sends, true); !status) return status;
   if (Status status = check_unique(receives, false); !status) return status;
 

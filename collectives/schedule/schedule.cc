@@ -227,7 +227,9 @@ InstanceRange Schedule::awaited(const After& after, std::int64_t i) const {
       const std::size_t first = start + (after.step - phase.first_step);
       const std::int64_t count = phase.iterations;
       if (after.scope == Scope::all) return {first, stride, phase.iterations};
-      const std::int64_t wanted = after.scope == Scope::last ? count - 1 : after.scope == Scope::same ? i : i - 1;
+      std::int64_t wanted = i;
+      if (after.scope == Scope::last) wanted = count - 1;
+      if (after.scope == Scope::previous) wanted = i - 1;
       if (wanted < 0 || wanted >= count) return {};
       return {first + stride * static_cast<std::size_t>(wanted), stride, 1};
     }

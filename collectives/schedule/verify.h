@@ -1,13 +1,17 @@
 // verify: runs all ranks of a collective symbolically and says whether the schedules are right.
 // A pure function of its arguments (the seed included). Any thread.
 //
-// What it proves, for the given world, at random interleavings with an eager budget of one message per pair:
-//   right result    every output chunk is the expected combination of the inputs (chunks are random fingerprints,
-//                   reductions are expression trees, so a missing, doubled or foreign operand shows)
+// What it proves, for the given world:
+//   matching        every message has exactly one sender and one receiver, which agree on its size
+//   memory          no slot is written while a send or reduction may still read it, or read before it is written.
+//                   This check is exact: it holds at every interleaving (races.h)
+//   progress        no deadlock, though a send may block until its receive is posted. Issuing and completing only ever
+//                   enable more, so that every interleaving gets equally far and the first one decides. Every other
+//                   one allows one eager message per pair
+//   right result    every output chunk is the expected combination of the inputs, each exactly once (reductions are
+//                   expression trees over random fingerprints); the step that completes a reduction says so, no other
 //   same order      replicated reductions (all_reduce) have the identical tree on all ranks
-//   progress        no deadlock: every instance completes though a send may block until its receive is posted
-//   matching        no message is left over, none has two candidates
-//   memory          no slot is written while a send or reduction still reads it, or read before it is written
+// The results are computed at random interleavings, which also checks the reasoning behind the exact parts.
 #pragma once
 #include <cstdint>
 #include <functional>

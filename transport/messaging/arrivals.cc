@@ -145,7 +145,7 @@ void Messenger::meet(Peer& peer, ReceivePost& post, Transport& route, const Head
 void Messenger::read_shared(Peer& peer, ReceivePost& post, std::span<const std::byte> payload) {
   Transport& route = *post.route;
   const std::size_t bytes = post.target.bytes;
-  if (payload.size() != sizeof(SharedBlock)) return;
+  if (payload.size() != sizeof(SharedBlock)) return events_.on_view_lost(post);
   std::memcpy(&post.shared, payload.data(), sizeof(SharedBlock));
   const std::byte* view = route.view(peer.rank, post.shared, bytes);
   if (view == nullptr) {
@@ -210,11 +210,21 @@ void Messenger::on_written(Transport& /*route*/, std::uint32_t immediate) {
 void Messenger::on_data(Peer& peer, const Header& header, std::span<const std::byte> payload) {
   Incoming* incoming = incoming_.find(header.slot);
   if (incoming == nullptr || incoming->peer != peer.rank) return;
+  if (header.length == 0) return on_withdrawn(peer, header.slot, *incoming);
   const std::uint64_t piece = header.tag / kEagerBytes;
-  if (header.tag % kEagerBytes != 0 || payload.size() > kEagerBytes || header.tag + payload.size() > kBlockBytes) return;
+  if (header.tag >= kBlockBytes || header.tag % kEagerBytes != 0 || payload.size() > kBlockBytes - header.tag) return;
   std::memcpy(incoming->block.address + header.tag, payload.data(), payload.size());
   incoming->arrived |= std::uint64_t{1} << piece;
   if (incoming->arrived == incoming->expected) land(header.slot, *incoming);
+}
+
+void Messenger::on_withdrawn(Peer& peer, std::uint32_t handle, const Incoming& incoming) {
+  ReceivePost* post = incoming.post;
+  finish_landing(peer, *incoming.route, incoming.block);
+  incoming_.erase(handle);
+  if (post == nullptr) return;
+  post->state = ReceivePost::State::idle;
+  events_.on_withdrawn(*post);
 }
 
 /// Everything of a granted transfer is in its block.
@@ -312,7 +322,7 @@ void Messenger::drop(Peer& peer, Transport& route, const Header& header, std::sp
   Header answer;
   answer.kind = MessageKind::refuse;
   MessageKey::of(header, peer.rank).write_to(answer);
-  answer.slot = header.slot;
+  answer.slot = 1;
   control(peer, answer, {});
 }
 

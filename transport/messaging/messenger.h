@@ -46,6 +46,8 @@ class MessengerEvents {
   virtual void on_mismatch(ReceivePost& post, const Header& header) = 0;
   /// The lent bytes changed while they were read: the sender has given them up. The receive's result is not to be used.
   virtual void on_view_lost(ReceivePost& post) = 0;
+  /// The sender has given the message up after it was announced; the receive has ended.
+  virtual void on_withdrawn(ReceivePost& post) = 0;
   /// Nobody waits for this message (yet).
   virtual Disposition on_unmatched(Rank source, const Header& header) = 0;
   virtual void on_question(Rank source, const Header& header, std::span<const std::byte> payload) = 0;
@@ -164,6 +166,7 @@ class Messenger {
   void on_want(Peer& peer, const Header& header);
   void on_grant(Peer& peer, Transport& route, const Header& header, std::span<const std::byte> payload);
   void on_done(Peer& peer, Transport& route, const Header& header);
+  void withdraw(Peer& peer, std::uint32_t transfer);
   bool start_writing(SendPost& post, Writing writing);
   bool advance(Writing& writing);
   bool advance_writings();
@@ -181,6 +184,7 @@ class Messenger {
   void request_landing(Peer& peer, ReceivePost& post);
   bool grant_landing(Peer& peer, ReceivePost& post);
   void land(std::uint32_t handle, Incoming& incoming);
+  void on_withdrawn(Peer& peer, std::uint32_t handle, const Incoming& incoming);
   void finish_landing(Peer& peer, Transport& route, const Block& block);
   void send_done(Peer& peer, Transport& route, const Header& announce, const SharedBlock& shared);
   void want(Peer& peer, ReceivePost& post);

@@ -14,7 +14,7 @@ void Messenger::post_send(SendPost& post) {
   Peer& peer = peer_of(post.key.peer);
   post.is_wanted = false;
   if (peer.queue.is_empty() && start(peer, post)) return;
-  if (!peer.queue.is_empty() && wanted_.take(post.key)) {
+  if (wanted_.take(post.key)) {
     post.is_wanted = true;
     if (start(peer, post)) return;
   }
@@ -156,12 +156,22 @@ void Messenger::on_grant(Peer& peer, Transport& route, const Header& header, std
   writing.transfer = header.slot;
   const auto handle = decoder.number<std::uint32_t>();
   Outgoing* outgoing = decoder.is_finished() ? outgoing_.find(handle) : nullptr;
-  if (outgoing == nullptr || outgoing->post == nullptr || outgoing->peer != peer.rank) return;  // cancelled meanwhile
+  if (outgoing == nullptr || outgoing->post == nullptr || outgoing->peer != peer.rank) {
+    return withdraw(peer, writing.transfer);  // cancelled meanwhile
+  }
   SendPost& post = *outgoing->post;
   outgoing_.erase(handle);
   writing.bytes = post.source.bytes;
   post.state = SendPost::State::granted;
   if (!start_writing(post, writing)) waiting_for_staging_.push_back({&post, writing});
+}
+
+/// Tells the receiver that its granted block stays empty, so that it can use it again.
+void Messenger::withdraw(Peer& peer, std::uint32_t transfer) {
+  Header header;
+  header.kind = MessageKind::data;
+  header.slot = transfer;
+  control(peer, header, {});
 }
 
 bool Messenger::start_writing(SendPost& post, Writing writing) {
@@ -252,7 +262,10 @@ void Messenger::on_done(Peer& peer, Transport& route, const Header& header) {
 void Messenger::cancel(SendPost& post) {
   Peer& peer = peer_of(post.key.peer);
   if (post.state == SendPost::State::announced && outgoing_.find(post.transfer) != nullptr) outgoing_.erase(post.transfer);
-  std::erase_if(waiting_for_staging_, [&](const Granted& granted) { return granted.post == &post; });
+  std::erase_if(waiting_for_staging_, [&](const Granted& granted) {
+    if (granted.post == &post) withdraw(peer, granted.writing.transfer);
+    return granted.post == &post;
+  });
   dequeue(post);
   if (post.block.is_valid()) {
     peer.route->return_block(post.block);

@@ -1,6 +1,8 @@
 // Epochs of a group: poison ends one everywhere, the next works; what belongs to another is dropped, kept or implies poison.
 #include <gtest/gtest.h>
 
+#include <barrier>
+
 #include "tests/collectives/run/loopback_job.h"
 #include "tests/collectives/run/requests.h"
 
@@ -24,11 +26,13 @@ TEST(Abort, EndsWhatIsInFlightOnAllRanks_AndTheGroupGoesOn) {
   for (const auto& personality : {loopback::Personality::in_order(), loopback::Personality::efa_direct(3),
                                   loopback::Personality::no_remote_write(4)}) {
     LoopbackJob job(3, personality);
-    for (int round = 0; round < 3; ++round) {
-      job.run([](const LocalRank& rank) {
+    for (int round = 0; round < 2; ++round) {
+      std::barrier all_have_issued(3);
+      job.run([&](const LocalRank& rank) {
         std::vector<std::vector<float>> data(8, std::vector<float>(200'000, 1));
         std::vector<OperationRef> operations;
         for (auto& one : data) operations.push_back(*rank.group.issue(all_reduce(one, Urgency::background)));
+        all_have_issued.arrive_and_wait();
         if (rank.rank == 1) rank.group.abort("the test says so");
         bool all_done = true;
         for (const OperationRef& operation : operations) {
@@ -44,7 +48,6 @@ TEST(Abort, EndsWhatIsInFlightOnAllRanks_AndTheGroupGoesOn) {
           EXPECT_EQ(rank.group.issue(all_reduce(one)).status().code(), Code::aborted);
         }
       });
-      if (round > 0) break;
       expect_usable(job);
     }
   }
@@ -157,7 +160,7 @@ TEST(Close, EndsWhatIsInFlightHere) {
   for (const OperationRef& operation : {reduce, receive}) {
     const Status status = job.local(0).finish(operation);
     EXPECT_EQ(status.code(), Code::aborted);
-    EXPECT_TRUE(mentions(status.message(), {"short-lived", "destroyed on this rank"}));
+    EXPECT_TRUE(mentions(status.message(), {"short-lived", "on this rank"}));
   }
   EXPECT_TRUE(mentions(group->issue(barrier()).status().message(), {"short-lived", "has been destroyed"}));
   expect_usable(job);

@@ -160,6 +160,40 @@ TEST_F(Timeout, OfASendEndsTheReceiveOfTheOtherSide) {
   EXPECT_EQ(got, large);
 }
 
+TEST_F(Timeout, OfAReceiveLeavesTheOtherDirectionOfTheSameTagAlone) {
+  std::vector<float> got(100, 0);
+  std::vector<float> sent(100, 4);
+  const OperationRef of_rank_1 = issue(1, receive_from(0, got));
+  const OperationRef of_rank_0 = issue(0, with_timeout(receive_from(1, other_), kSecond));
+  ASSERT_TRUE(has_started(0, 1) && has_started(1, 1));
+  clock_.jump(kSecond);
+  ASSERT_EQ(job_.local(0).finish(of_rank_0).code(), Code::timeout);
+  ASSERT_EQ(job_.local(0).run(send_to(1, sent)), Status());
+  EXPECT_EQ(job_.local(1).finish(of_rank_1), Status());
+  EXPECT_EQ(got, sent);
+}
+
+TEST_F(Timeout, OfASendThatNeverLeftEndsTheReceiveOfTheOtherSide) {
+  std::vector<std::vector<float>> many(300, std::vector<float>(10, 1));
+  std::vector<OperationRef> sends;
+  for (auto& one : many) sends.push_back(issue(1, with_timeout(send_to(0, one), kSecond)));
+  ASSERT_TRUE(has_started(1, many.size()));
+  clock_.jump(kSecond);
+  std::size_t sent = 0;
+  while (sent < sends.size() && job_.local(1).finish(sends[sent]).is_ok()) ++sent;
+  ASSERT_LT(sent, sends.size()) << "credit for all of them?";
+  std::vector<float> got(10);
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    const OperationRef receive = issue(0, receive_from(1, got));
+    ASSERT_TRUE(eventually([&] { return receive->is_done(); })) << i;
+    EXPECT_EQ(receive->status().is_ok(), i < sent) << i << ": " << receive->status().message();
+  }
+  std::vector<float> last(10, 5);
+  ASSERT_EQ(job_.local(1).run(send_to(0, last)), Status());
+  ASSERT_EQ(job_.local(0).run(receive_from(1, got)), Status());
+  EXPECT_EQ(got, last);
+}
+
 /// Nobody drives rank 2.
 class SilentRank : public Timeout {
  protected:

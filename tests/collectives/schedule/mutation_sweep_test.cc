@@ -189,7 +189,7 @@ bool looks_same(const std::vector<Schedule>& a, const std::vector<Schedule>& b, 
 bool is_right(const std::vector<Schedule>& job, bool may_be_in_place) {
   for (const bool in_place : {false, true}) {
     if (in_place && !may_be_in_place) continue;
-    if (!verify(job, {.seed = 3, .interleavings = 2, .in_place = in_place})) return false;
+    if (!verify(job, {.seed = 3, .interleavings = 1, .in_place = in_place})) return false;
   }
   return true;
 }
@@ -222,7 +222,7 @@ std::string reason(const std::vector<Schedule>& original, const std::vector<Sche
 
 void sweep(const Case& algorithm, Score& score) {
   const std::vector<Schedule> original = build_all(algorithm, kWorld, kRoot);
-  for (Rank victim = -1; victim < kWorld; ++victim) {  // -1: all ranks
+  for (Rank victim = -1; victim < (kIsSanitized ? 1 : kWorld); ++victim) {  // -1: all ranks
     const Schedule& model = original[static_cast<std::size_t>(std::max(victim, 0))];
     for (const Mutation& mutation : mutations_of(model)) {
       std::vector<Schedule> mutant = original;

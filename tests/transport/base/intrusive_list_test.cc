@@ -50,8 +50,8 @@ TEST(IntrusiveList, BehavesLikeAList) {
       model.push_back(element.number);
     }
     ASSERT_EQ(list.is_empty(), model.empty());
-    if (!model.empty()) ASSERT_EQ(list.front().number, model.front());
-    if (i % 100 == 0) ASSERT_EQ(numbers_of(list), std::vector<int>(model.begin(), model.end()));
+    ASSERT_TRUE(model.empty() || list.front().number == model.front());
+    ASSERT_TRUE(i % 100 != 0 || numbers_of(list) == std::vector<int>(model.begin(), model.end()));
   }
   while (list.pop_front() != nullptr) {
   }

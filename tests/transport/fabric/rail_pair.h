@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -55,18 +56,25 @@ inline bool poll_until(const std::function<bool()>& step, Nanoseconds limit = 20
   return false;
 }
 
+/// An environment variable that lets a developer run the suite over another provider, library or interface.
+inline std::string chosen(const char* variable, const char* fallback) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? fallback : value;
+}
+
 inline Options on_loopback() {
   Options options;
-  options.provider = std::getenv("FABRIC_TEST_PROVIDER") != nullptr ? std::getenv("FABRIC_TEST_PROVIDER") : "net";
-  options.library = std::getenv("FABRIC_TEST_LIBRARY") != nullptr ? std::getenv("FABRIC_TEST_LIBRARY") : "";
-  options.network_interface = "127.0.0.1";
+  options.provider = chosen("FABRIC_TEST_PROVIDER", "net");
+  options.library = chosen("FABRIC_TEST_LIBRARY", "");
+  options.network_interface = chosen("FABRIC_TEST_INTERFACE", "127.0.0.1");
   return options;
 }
 
+/// Ends the test when there is no rail.
 inline std::unique_ptr<Rail> open_or_fail(const Options& options, const Clock& clock = kClock) {
   auto rail = open(options, clock);
-  EXPECT_TRUE(rail) << rail.status().message();
-  return rail ? std::move(*rail) : nullptr;
+  if (!rail) throw std::runtime_error(rail.status().message());
+  return std::move(*rail);
 }
 
 inline Header header_from(Rank source, std::uint64_t sequence, std::size_t length) {
@@ -95,7 +103,6 @@ inline std::uint64_t checksum(std::span<const std::byte> bytes) {
 struct RailPair {
   explicit RailPair(const Options& options = on_loopback(), const Clock& clock = kClock) {
     for (auto& rail : rails) rail = open_or_fail(options, clock);
-    if (!rails[0] || !rails[1]) return;
     EXPECT_TRUE(rails[0]->connect(1, rails[1]->address()));
     EXPECT_TRUE(rails[1]->connect(0, rails[0]->address()));
   }

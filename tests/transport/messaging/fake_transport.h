@@ -4,6 +4,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -187,6 +188,7 @@ class FakeEvents final : public MessengerEvents {
   }
   void on_mismatch(ReceivePost& post, const Header& /*header*/) override { mismatched.push_back(&post); }
   void on_view_lost(ReceivePost& post) override { view_lost.push_back(&post); }
+  void on_withdrawn(ReceivePost& post) override { withdrawn.push_back(&post); }
   Disposition on_unmatched(Rank /*source*/, const Header& header) override {
     return disposes ? disposes(header) : Disposition::keep;
   }
@@ -211,6 +213,7 @@ class FakeEvents final : public MessengerEvents {
   std::map<ReceivePost*, const std::byte*> kept;
   std::vector<ReceivePost*> mismatched;
   std::vector<ReceivePost*> view_lost;
+  std::vector<ReceivePost*> withdrawn;
   std::vector<Header> refused;
   std::vector<Rank> questions;
   std::vector<Rank> answers;

@@ -42,7 +42,8 @@ TEST_P(Granted, MessageArrivesInItsTarget) {
   }
   station_.deliver(1, grants[0].header.slot, kLarge);
   ASSERT_EQ(station_.events.received.size(), 1U);
-  if (GetParam() == BulkMode::write) EXPECT_EQ(receives[0]->memory, std::vector<std::byte>(kLarge, std::byte{9}));
+  const std::byte written{GetParam() == BulkMode::write ? std::uint8_t{9} : std::uint8_t{0}};
+  EXPECT_EQ(receives[0]->memory, std::vector<std::byte>(kLarge, written));
   EXPECT_EQ(station_.wire.blocks_in_use(), 0U);
 }
 
