@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include <atomic>
+
 namespace neuron {
 
 /// Releases the GIL for its lifetime if this thread holds it; nothing otherwise. A resource.
@@ -23,6 +25,15 @@ class ReleaseGil {
  private:
   PyThreadState* state_ = nullptr;
 };
+
+/// Set when the interpreter's exit begins.
+inline std::atomic<bool> is_exiting{false};
+
+/// A daemon thread that comes back from a wait while the interpreter ends would be torn down by Python in the middle of C++
+/// frames, which aborts the process; so it stays where it is. Call without the GIL.
+inline void stay_if_exiting() {
+  while (is_exiting.load() && ::gettid() != ::getpid()) ::pause();
+}
 
 /// Whether Python delivers signals to this thread.
 [[nodiscard]] inline bool is_main_thread() { return Py_IsInitialized() != 0 && ::gettid() == ::getpid(); }

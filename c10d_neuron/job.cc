@@ -11,6 +11,7 @@
 #include "c10d_neuron/callback_executor.h"
 #include "c10d_neuron/per_process.h"
 #include "topology/host_facts.h"
+#include "transport/base/descriptor.h"
 #include "transport/base/random.h"
 #include "transport/fabric/open.h"
 #include "transport/shared_memory/endpoint.h"
@@ -172,28 +173,30 @@ Status Job::open(const GroupRequest& request, StoreAdapter& store, const Config&
     local.nonce = nonce_;
     local.local_ranks = static_cast<std::uint32_t>(local_ranks);
     local.token = control_->token();
-    local.on_pidfd = [this](Rank peer, int pidfd) { control_->watch(peer, pidfd); };
+    local.on_pidfd = [this](Rank peer, int pidfd) {
+      const Descriptor ours(pidfd);  // watch() keeps a copy
+      control_->watch(peer, pidfd);
+    };
     auto endpoint = shared_memory::Endpoint::create(std::move(local), *doorbell_, std::move(offer));
     if (!endpoint.is_ok()) return endpoint.status();
     options.shared_memory = std::move(*endpoint);
   }
-  const Status fabric = open_fabric(config, shape, options);
-  if (!fabric.is_ok()) return fabric;
+  options.open_fabric = [this, config] { return open_fabric(config); };
+  if (const std::string why = why_fabric(shape); !why.empty()) {
+    auto rail = open_fabric(config);
+    if (!rail.is_ok()) return {rail.status().code(), "libfabric is needed because " + why + ", but: " + rail.status().message()};
+    options.fabric = std::move(*rail);
+  }
   engine_ = std::make_unique<Engine>(std::move(options));
   listener_->attach(*engine_);
   return {};
 }
 
-Status Job::open_fabric(const Config& config, const control::Shape& shape, EngineOptions& options) {
-  const std::string why = why_fabric(shape);
-  if (why.empty()) return {};
+Result<std::unique_ptr<Transport>> Job::open_fabric(const Config& config) const {
   auto rail = fabric::open(fabric::options_from(config), clock_);
-  if (!rail.is_ok()) {
-    return {rail.status().code(), "libfabric is needed because " + why + ", but: " + rail.status().message()};
-  }
+  if (!rail.is_ok()) return rail.status();
   log(LogLevel::info, "fabric: " + (*rail)->description());
-  options.fabric = std::move(*rail);
-  return {};
+  return std::unique_ptr<Transport>(std::move(*rail));
 }
 
 Job::~Job() {

@@ -45,7 +45,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   Job(const GroupRequest& request, std::uint64_t nonce);
   Status open(const GroupRequest& request, StoreAdapter& store, const Config& config);
-  Status open_fabric(const Config& config, const control::Shape& shape, EngineOptions& options);
+  [[nodiscard]] Result<std::unique_ptr<Transport>> open_fabric(const Config& config) const;
 
   const std::vector<std::int64_t> members_;  // torch's global ranks; index = the job's rank
   const std::uint64_t nonce_;

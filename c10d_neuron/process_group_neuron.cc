@@ -162,7 +162,7 @@ void ProcessGroupNeuron::abort() {
   if (group_->forks != fork_count()) return;
   {
     const ReleaseGil no_gil;
-    group_->communicator->abort(c10::str(where_, " was aborted on rank ", rank_, " by its user"));
+    group_->communicator->abort(c10::str("abort() was called on rank ", rank_, "."));
   }
   shutdown();
 }

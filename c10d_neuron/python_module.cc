@@ -110,6 +110,7 @@ py::list of_all_jobs(RowsOf rows_of) {
 }
 
 void at_exit() {
+  is_exiting.store(true);
   const ReleaseGil no_gil;
   process_engine()->leave_all();
   PerProcess<CallbackExecutor>::get().stop(std::chrono::seconds(2));

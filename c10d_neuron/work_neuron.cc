@@ -39,6 +39,11 @@ void WorkMemory::copy_back() {
   copies_back.clear();
 }
 
+void ProfilerRecord::finish() {
+  const std::lock_guard lock(mutex_);
+  if (const auto end = std::exchange(end_, {})) end();
+}
+
 WorkNeuron::WorkNeuron(const WorkTitle& title, std::weak_ptr<Group> group, OperationRef operation, WorkMemory memory)
     : Work(title.rank, title.type, title.title,
            title.title == nullptr ? std::nullopt : std::optional<std::vector<at::Tensor>>(memory.held)),
@@ -46,10 +51,8 @@ WorkNeuron::WorkNeuron(const WorkTitle& title, std::weak_ptr<Group> group, Opera
       operation_(std::move(operation)),
       memory_(std::move(memory)) {
   if (recordFunctionEndCallback_) {
-    // The profiler wants to know the end even if nobody waits.
-    PerProcess<CallbackExecutor>::get().when_done(operation_, [callback = std::exchange(recordFunctionEndCallback_, {})] {
-      callback();
-    });
+    record_ = std::make_shared<ProfilerRecord>(std::exchange(recordFunctionEndCallback_, {}));
+    PerProcess<CallbackExecutor>::get().when_done(operation_, [record = record_] { record->finish(); });
   }
 }
 
@@ -130,6 +133,7 @@ void WorkNeuron::wait_until_done(std::chrono::milliseconds timeout) {
 bool WorkNeuron::wait(std::chrono::milliseconds timeout) {
   const ReleaseGil no_gil;
   wait_until_done(timeout);
+  stay_if_exiting();
   settle();
   unregister(self_of<c10d::Work>(this));
   if (!operation_->status().is_ok()) raise(operation_->status());
@@ -138,7 +142,7 @@ bool WorkNeuron::wait(std::chrono::milliseconds timeout) {
 
 void WorkNeuron::abort() {
   const ReleaseGil no_gil;
-  if (const auto group = group_.lock()) group->communicator->abort("abort() was called on " + operation_->describe());
+  if (const auto group = group_.lock()) group->communicator->abort("abort() was called on the work of " + operation_->describe() + ".");
 }
 
 void WorkNeuron::settle() {
@@ -148,6 +152,7 @@ void WorkNeuron::settle() {
   if (operation_->status().is_ok()) memory_.copy_back();
   memory_.copies_back.clear();
   memory_.held.clear();
+  if (record_) record_->finish();
   settled_.store(true, std::memory_order_release);
 }
 

@@ -5,7 +5,9 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,18 @@ struct WorkMemory {
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_back;  // (user's output, its contiguous copy)
 
   void copy_back();
+};
+
+/// The end of the profiler's record of an operation: written by whoever comes first, the waiter or the callback executor.
+/// wait() returns after it, so that a profiler which is stopped then has nothing pending.
+class ProfilerRecord {
+ public:
+  explicit ProfilerRecord(std::function<void()> end) : end_(std::move(end)) {}
+  void finish();
+
+ private:
+  std::mutex mutex_;
+  std::function<void()> end_;
 };
 
 /// What describes a Work to c10d and its profiler. A value.
@@ -64,6 +78,7 @@ class WorkNeuron final : public c10d::Work {
   const std::weak_ptr<Group> group_;
   const OperationRef operation_;
   WorkMemory memory_;
+  std::shared_ptr<ProfilerRecord> record_;  // null: not profiled
   std::atomic<bool> settled_{false};
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // guarded by mutex_
 };

@@ -38,6 +38,7 @@ class Stream final : public JoinClient,
       self->context_.TryCancel();
     });
     stub_->async()->Join(&context_, this);
+    AddHold();  // reads and writes are started on Control's thread, between gRPC's calls
     StartRead(&incoming_);
     StartCall();
   }
@@ -59,11 +60,12 @@ class Stream final : public JoinClient,
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;
-    mailbox_->post([self = shared_from_this()] {
+    const bool is_posted = mailbox_->post([self = shared_from_this(), ok] {
+      if (!ok) return self->release();
       self->on_message();
-      if (!self->done_) self->StartRead(&self->incoming_);
+      self->StartRead(&self->incoming_);
     });
+    if (!is_posted) RemoveHold();
   }
 
   void OnWriteDone(bool ok) override {
@@ -79,6 +81,12 @@ class Stream final : public JoinClient,
   }
 
  private:
+  /// The stream has ended: nothing may be started any more.
+  void release() {
+    done_ = true;
+    RemoveHold();
+  }
+
   void on_message() {
     if (incoming_.has_challenge()) return on_challenge(incoming_.challenge());
     if (incoming_.has_proof()) return on_proof(incoming_.proof());
@@ -107,7 +115,6 @@ class Stream final : public JoinClient,
   }
 
   void on_done(const grpc::Status& status) {
-    done_ = true;
     patience_.reset();
     if (const auto on_end = std::exchange(events_, {}).on_end) {
       if (stale_) {

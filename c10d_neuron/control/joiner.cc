@@ -235,7 +235,7 @@ Status Joiner::attempt(const proto::JoinKey& key) {
   runtime->run([&] { attempt->start(); });
   Status status = wait(*attempt, waiting, key);
   runtime->run([&] { attempt->abandon("rank " + std::to_string(options_.rank) + ", which led this host, has given up"); });
-  return status;
+  return mesh ? Status() : status;  // joined, if only at the last moment
 }
 
 Status Joiner::wait(JoinAttempt& attempt, const std::shared_ptr<Waiting>& waiting, const proto::JoinKey& key) {

@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t kMostBroadcastsKept = 1 << 16;
 constexpr std::size_t kMostBroadcastBytesKept = 16 << 20;
 // The whole of leave() stays below a second.
-constexpr auto kConfirmationPatience = std::chrono::milliseconds(400);
-constexpr auto kDrainPatience = std::chrono::milliseconds(450);
+constexpr auto kConfirmationPatience = std::chrono::milliseconds(500);
+constexpr auto kDrainPatience = std::chrono::milliseconds(400);
 // A dead process has nothing more to say than what is in the socket; reading it takes a moment.
 constexpr auto kUnreadCheck = std::chrono::milliseconds(2);
 constexpr int kUnreadChecks = 50;
@@ -98,6 +98,7 @@ void Mesh::depart(Rank rank, Presence how, const std::string& reason, const Link
   if (leader_ && leader_->peer == rank) leader_.reset();
   if (!leads_ && !leader_) elect();
   if (leads_) maintain_lifelines(/*is_takeover=*/false);
+  shed_old_leader();
   check_settled();
   check_drained();
 }
@@ -139,7 +140,8 @@ void Mesh::leave(std::function<void()> done) {
 // Everything sent is confirmed, and somebody is linked to this rank who will pass on that it leaves.
 bool Mesh::is_ready_to_leave() const {
   const bool has_way = std::any_of(links_.begin(), links_.end(), [&](const LinkPointer& link) {
-    return link->is_synchronised && !link->is_finishing() && is_active(link->peer);
+    // A leader that has left relays for its locals until they are gone too.
+    return link->is_synchronised && !link->is_finishing() && (link->is_local() || is_active(link->peer));
   });
   const bool is_alone = std::count(presence_.begin(), presence_.end(), Presence::active) == 1;
   return !courier_.is_waiting() && (has_way || is_alone);
@@ -150,7 +152,6 @@ void Mesh::say_left() {
   if (election_) election_->cancel();
   election_.reset();
   if (door_) door_->close();  // first, so that the name is free when the locals hear of it
-  close_guarded(*acceptor_);
   courier_.confirm_all();
   presence_[index(self_)] = Presence::left;
   proto::Frame frame;
@@ -181,6 +182,7 @@ void Mesh::check_drained() {
   if (is_needed) return;
   for (const auto& link : links_) link->finish();
   if (!links_.empty() || !leave_done_) return;
+  close_guarded(*acceptor_);  // not before: who dials now hears that this rank has left
   leave_deadline_.cancel();
   heartbeat_.cancel();
   courier_timer_.cancel();

@@ -80,6 +80,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void reach(int host);
   void reach_later(int host, std::chrono::milliseconds delay);
   void on_dialed(int host, Rank candidate, Dialed dialed);
+  [[nodiscard]] bool has_settled_without_old_leader() const;
   void shed_old_leader();
   void beat();
   [[nodiscard]] LinkPointer link_to(Rank rank) const;

@@ -9,8 +9,11 @@
 namespace neuron::control {
 namespace {
 
-constexpr int kFirstContactFailures = 5;  // a host that was never reached is given up after so many attempts
-constexpr auto kRetry = std::chrono::milliseconds(200);
+// A host that was never reached is given up after so many attempts, a rank of one that was reached after fewer: it may have
+// left, and the news of that be under way.
+constexpr int kFirstContactFailures = 7;
+constexpr int kLaterFailures = 3;
+constexpr auto kRetry = std::chrono::milliseconds(150);
 // After a link is lost the other host's new leader usually dials first.
 constexpr auto kTakeoverPatience = std::chrono::milliseconds(100);
 // The side that does not dial helps after this.
@@ -253,7 +256,7 @@ void Mesh::on_dialed(int number, Rank candidate, Dialed dialed) {
   if (dialed.how == Dialed::How::linked) return add_link(dialed.link, {});
   if (said_left_ || link_to_host(number) || !is_active(candidate)) return;
   host.failures += 1;
-  if (!host.was_linked && host.failures < kFirstContactFailures) return reach_later(number, kRetry);
+  if (host.failures < (host.was_linked ? kLaterFailures : kFirstContactFailures)) return reach_later(number, kRetry);
   const std::string advice = host.was_linked ? "" : ". Check the firewall between the hosts and C10D_NEURON_INTERFACE";
   if (dialed.how == Dialed::How::unreachable) return host_lost(number, dialed.why + advice);
   depart(candidate, Presence::dead, ended_text(candidate) + ", nobody answers at " + dialed.why + advice, nullptr);
@@ -261,13 +264,22 @@ void Mesh::on_dialed(int number, Rank candidate, Dialed dialed) {
 }
 
 // Until the new way works the old leader relays; it waits for this farewell.
-void Mesh::shed_old_leader() {
+bool Mesh::has_settled_without_old_leader() const {
+  if (!leads_) return leader_ && leader_->is_synchronised;
+  if (now() - leads_since_ >= kOldLeaderPatience) return true;
+  const auto is_linked = [&](Rank rank) {
+    const auto link = link_to(rank);
+    return rank == self_ || (link && link->is_synchronised);
+  };
+  const auto locals = active_ranks(own_host_);
   const bool has_remote = std::any_of(links_.begin(), links_.end(), [&](const LinkPointer& link) {
     return is_remote(*link) && link->is_synchronised && is_active(link->peer);
   });
-  const bool is_settled = leads_ ? topology_.hosts() == 1 || has_remote || now() - leads_since_ >= 100 * kMillisecond
-                                 : leader_ && leader_->is_synchronised;
-  if (!is_settled) return;
+  return std::all_of(locals.begin(), locals.end(), is_linked) && (has_remote || neighbour_hosts().empty());
+}
+
+void Mesh::shed_old_leader() {
+  if (!has_settled_without_old_leader()) return;
   proto::Frame farewell;
   farewell.mutable_farewell();
   for (const auto& link : links_) {

@@ -38,8 +38,10 @@ Result<OperationRef> Communicator::issue(Request request) {
 }
 
 void Communicator::abort(const std::string& reason) {
-  engine_.impl_->post([state = state_, reason](Executor& executor) {
-    executor.poison(*state, {Code::aborted, "Group " + state->spec.name + " was aborted: " + reason}, true);
+  // At once: who aborts often leaves right after it, and the others are to hear of it first.
+  engine_.impl_->run_exclusively([this, &reason] {
+    const Status why{Code::aborted, "Group " + state_->spec.name + " was aborted: " + reason};
+    engine_.impl_->executor().poison(*state_, why, true);
   });
 }
 

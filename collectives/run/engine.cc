@@ -44,13 +44,7 @@ Engine::Impl::Impl(EngineOptions options)
   background_idle_.add(background_bell_.descriptor());
   background_deep_.add(background_timer_.descriptor());
   background_idle_.add(background_timer_.descriptor());
-  for (Transport* transport : transports_of(options_)) {
-    const int descriptor = transport->wait_descriptor();
-    must_poll_ |= descriptor < 0 && !transport->traits().rings_doorbell;
-    if (descriptor < 0) continue;
-    wait_set_.add(descriptor);
-    background_deep_.add(descriptor);
-  }
+  for (Transport* transport : transports_of(options_)) watch(*transport);
   last_activity_ = clock_->now();
   if (!options_.background_thread) return;
   background_state_.store(Background::awake);

@@ -52,7 +52,9 @@ struct EngineOptions {
   Topology topology;
   std::size_t ranks_on_machine = 0;           // that share its cores, whatever host they count as; 0: those of the host
   std::unique_ptr<Transport> shared_memory;   // null: none
-  std::unique_ptr<Transport> fabric;          // null: none; loopback in tests
+  std::unique_ptr<Transport> fabric;          // null: not yet; loopback in tests
+  /// Opens the fabric when a peer turns out to be out of reach for shared memory. Empty: there is none to open.
+  std::function<Result<std::unique_ptr<Transport>>()> open_fabric;
   ControlChannel* control = nullptr;          // null: peers connect by `fabric`'s own means (loopback)
   CompletionSink* completions = nullptr;      // null: futures and kept memory are released by the driver
   std::shared_ptr<Doorbell> doorbell;         // the one that shared_memory hands over; null: a new one

@@ -4,6 +4,30 @@
 
 namespace neuron {
 
+/// Sleeping threads wake when the transport has something.
+void Engine::Impl::watch(Transport& transport) {
+  const int descriptor = transport.wait_descriptor();
+  if (descriptor < 0) {
+    if (!transport.traits().rings_doorbell) must_poll_ = true;
+    return;
+  }
+  wait_set_.add(descriptor);
+  background_deep_.add(descriptor);
+}
+
+/// Opens the fabric if it is not open yet. Errors: unavailable, saying what is missing.
+Status Engine::Impl::need_fabric() {
+  if (options_.fabric != nullptr) return {};
+  if (!options_.open_fabric) return {Code::unavailable, "there is neither shared memory with it nor a fabric"};
+  auto opened = options_.open_fabric();
+  if (!opened) return {opened.status().code(), "there is no shared memory with it, and: " + opened.status().message()};
+  options_.fabric = std::move(*opened);
+  fabric_name_ = options_.fabric->traits().name;
+  executor_.messenger().add_transport(*options_.fabric);
+  watch(*options_.fabric);
+  return {};
+}
+
 void Engine::Impl::on_connection_needed(Rank peer) {
   const PeerInfo& info = options_.peers[static_cast<std::size_t>(peer)];
   const bool may_share = options_.shared_memory != nullptr && !info.shared_memory_address.empty() &&
@@ -20,9 +44,7 @@ void Engine::Impl::connect_shared_memory(Rank peer) {
 }
 
 void Engine::Impl::connect_fabric(Rank peer) {
-  if (options_.fabric == nullptr) {
-    return executor_.on_death(peer, "it cannot be reached: there is neither shared memory with it nor a fabric");
-  }
+  if (Status status = need_fabric(); !status) return executor_.on_death(peer, "it cannot be reached: " + status.message());
   if (options_.control == nullptr) {  // loopback: the hub knows everyone
     if (Status status = options_.fabric->connect(peer, {}); !status) return executor_.on_death(peer, status.message());
     return executor_.messenger().use_route(peer, *options_.fabric);
@@ -32,8 +54,8 @@ void Engine::Impl::connect_fabric(Rank peer) {
 
 /// A peer's address has come: it is inserted, and ours goes back. Either side writes only after the other's hello.
 void Engine::Impl::on_connect(Rank source, const Connect& connect) {
-  if (options_.fabric == nullptr) {
-    if (!connect.is_reply) options_.control->send(source, encode(Connect{true, {}, "it has no fabric"}));
+  if (Status status = need_fabric(); !status) {
+    if (!connect.is_reply) options_.control->send(source, encode(Connect{true, {}, status.message()}));
     return;
   }
   if (!connect.error.empty()) return executor_.on_death(source, "it cannot be reached: " + connect.error);
@@ -48,9 +70,9 @@ void Engine::Impl::on_connect(Rank source, const Connect& connect) {
 void Engine::Impl::on_route_lost(Rank peer, Transport& route, const Status& why) {
   Messenger& messenger = executor_.messenger();
   const bool was_never_used = !messenger.is_connected(peer);
-  if (&route == options_.shared_memory.get() && was_never_used && options_.fabric != nullptr) {
+  if (&route == options_.shared_memory.get() && was_never_used) {
     log_once(LogLevel::warning, "No shared memory with rank " + std::to_string(peer) + " (" + why.message() +
-                                    "); its messages go through " + fabric_name_ + ".");
+                                    "); its messages go through the fabric.");
     return connect_fabric(peer);
   }
   executor_.on_death(peer, why.message());

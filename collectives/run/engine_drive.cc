@@ -35,7 +35,9 @@ void block_all_signals() {
 }  // namespace
 
 bool Engine::Impl::take_over() {
-  bool took = false;
+  // Submissions are taken before the inbox is looked at, and run after it: an operation's group was announced there first.
+  Operation* newest = submitted_.load(std::memory_order_relaxed) == nullptr ? nullptr : submitted_.exchange(nullptr);
+  bool took = newest != nullptr;
   if (has_inbox_.load()) {
     std::vector<std::function<void(Executor&)>> jobs;
     {
@@ -46,15 +48,11 @@ bool Engine::Impl::take_over() {
     for (const auto& job : jobs) job(executor_);
     took = true;
   }
-  if (submitted_.load(std::memory_order_relaxed) != nullptr) {
-    drain_submissions();
-    took = true;
-  }
+  submit_all(newest);
   return took;
 }
 
-void Engine::Impl::drain_submissions() {
-  Operation* newest = submitted_.exchange(nullptr);
+void Engine::Impl::submit_all(Operation* newest) {
   Operation* oldest = nullptr;
   while (newest != nullptr) {  // the queue is a stack: turn it round
     Operation* next = newest->next_submitted_;

@@ -56,7 +56,7 @@ class Engine::Impl final : public ExecutorHost {
   // engine_drive.cc
   bool step();
   bool take_over();
-  void drain_submissions();
+  void submit_all(Operation* newest);
   WaitOutcome drive(Operation& operation, Nanoseconds until, Nanoseconds look_up_at);
   WaitSet::Wake relax(Nanoseconds idle_since, Nanoseconds now, Nanoseconds until);
   WaitSet::Wake block(Nanoseconds timeout);
@@ -74,6 +74,8 @@ class Engine::Impl final : public ExecutorHost {
   void drain_on_close();
 
   // engine_connect.cc
+  void watch(Transport& transport);
+  Status need_fabric();
   void connect_shared_memory(Rank peer);
   void connect_fabric(Rank peer);
   void on_connect(Rank source, const Connect& connect);

@@ -14,8 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 if find_spec("c10d_neuron") is None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-import c10d_neuron
 import harness
+
+import c10d_neuron
 
 c10d_neuron.register()
 # Forked children of a process that has used OpenMP's threads would hang in them.

@@ -182,12 +182,23 @@ def errors(world: int, body: Callable[..., Any], *args: Any, wait: float = 60, *
     return [outcome.error for outcome in start(world, body, *args, **options).collect(wait)]
 
 
-def run_threads(world: int, body: Callable[..., Any], *args: Any, seed: int, personality: str = "efa_direct",
-                hosts: Sequence[str] = (), wait: float = 60) -> list[Any]:  # fmt: skip
-    """As run, with ranks as threads of this process over the loopback transport; the group is our Backend object."""
+def loopback_groups(world: int, seed: int = 1, personality: str = "efa_direct", hosts: Sequence[str] = ()) -> list[Any]:
+    """One ProcessGroup per rank, all in this process."""
     from c10d_neuron import _C
 
-    groups = _C._make_loopback_groups(world, seed, personality, list(hosts), GROUP_TIMEOUT)
+    groups = []
+    for rank, backend in enumerate(_C._make_loopback_groups(world, seed, personality, list(hosts), GROUP_TIMEOUT)):
+        group = dist.ProcessGroup(dist.HashStore(), rank, world)
+        group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+        group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
+        groups.append(group)
+    return groups
+
+
+def run_threads(world: int, body: Callable[..., Any], *args: Any, seed: int, personality: str = "efa_direct",
+                hosts: Sequence[str] = (), wait: float = 60) -> list[Any]:  # fmt: skip
+    """As run, with ranks as threads of this process over the loopback transport."""
+    groups = loopback_groups(world, seed, personality, hosts)
     outcomes = [Outcome(rank) for rank in range(world)]
 
     def be_rank(rank: int) -> None:

@@ -209,12 +209,18 @@ def test_many_callbacks_that_block_do_not_stop_progress() -> None:
         import threading
 
         gate = threading.Event()
-        futures = [group.allreduce([torch.ones(2)]).get_future().then(lambda done: gate.wait(20)) for _ in range(4)]
-        group.barrier().wait()
+        if rank == 1:  # begins when the callbacks of the other are in place
+            group.recv([torch.ones(1)], 0, 0).wait()
+            for _ in range(6):
+                group.allreduce([torch.ones(2)]).wait()
+            return 4
+        blocked = [group.allreduce([torch.ones(2)]).get_future().then(lambda done: gate.wait(20)) for _ in range(4)]
         last = group.allreduce([torch.ones(2)]).get_future()
+        group.send([torch.ones(1)], 1, 0).wait()
+        group.allreduce([torch.ones(2)]).wait()
         last.wait()
         gate.set()
-        return sum(future.wait() for future in futures)
+        return sum(future.wait() for future in blocked)
 
     assert harness.run(2, body) == [4, 4]
 
@@ -313,24 +319,27 @@ def test_both_send_first() -> None:
 def test_source_rank_and_sequence_numbers() -> None:
     def body(group: Any, rank: int, world: int) -> Any:
         backend = group._get_backend(torch.device("cpu"))
-        start = backend._get_sequence_number_for_group() if hasattr(backend, "_get_sequence_number_for_group") else None
-        numbers = []
+        backend._set_sequence_number_for_group()
+        numbers = [backend._get_sequence_number_for_group()]
         for _ in range(3):
-            work = group.barrier()
-            work.wait()
-            numbers.append(work._get_sequence_number())
+            group.barrier().wait()
+            numbers.append(backend._get_sequence_number_for_group())
         if rank == 0:
             group.send([torch.ones(1)], 1, 3).wait()
         else:
             work = group.recv([torch.ones(1)], 0, 3)
             work.wait()
             assert work._source_rank() == 0
-        return start, numbers
+            sending = group.send([torch.ones(1)], 0, 4)
+            with pytest.raises(RuntimeError, match="source_rank"):
+                sending._source_rank()
+            sending.wait()
+        if rank == 0:
+            group.recv([torch.ones(1)], 1, 4).wait()
+        return numbers
 
-    results = harness.run(2, body)
-    numbers = results[0][1]
-    assert numbers == list(range(numbers[0], numbers[0] + 3))
-    assert results[0] == results[1]
+    first, second = harness.run(2, body)
+    assert first == second == list(range(first[0], first[0] + 4))
 
 
 def test_abort_ends_everybody() -> None:

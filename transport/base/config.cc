@@ -110,7 +110,7 @@ bool is_known(std::string_view name) {
 std::span<const Knob> knobs() { return kKnobs; }
 
 Status set_knob(Config& config, std::string_view name, std::string_view value) {
-  const auto suffix = name.substr(std::min(kPrefix.size(), name.size()));
+  const auto suffix = is_known(name) ? name.substr(kPrefix.size()) : std::string_view();
   if (suffix == "PROVIDER") return config.provider = value, Status{};
   if (suffix == "SHARED_MEMORY") return parse_boolean(name, value, config.shared_memory);
   if (suffix == "INTERFACE") return config.network_interface = value, Status{};

@@ -25,10 +25,12 @@ Messenger::Messenger(Options options, MessengerEvents& events)
     peers_[rank].rank = static_cast<Rank>(rank);
     peers_[rank].nonce_check = static_cast<std::uint32_t>(options_.nonces[rank]);
   }
-  for (Transport* transport : options_.transports) inlets_.push_back(std::make_unique<Inlet>(*this, *transport));
+  for (Transport* transport : options_.transports) add_transport(*transport);
 }
 
 Messenger::~Messenger() = default;
+
+void Messenger::add_transport(Transport& transport) { inlets_.push_back(std::make_unique<Inlet>(*this, transport)); }
 
 Messenger::Inlet& Messenger::inlet_of(const Transport& route) {
   for (const auto& inlet : inlets_) {
@@ -82,6 +84,10 @@ void Messenger::lose_peer(Rank rank, const Status& why) {
     if (incoming.post != nullptr) incoming.post->state = ReceivePost::State::idle;
     finish_landing(peer, *incoming.route, incoming.block);
     incoming_.erase(handle);
+  });
+  std::erase_if(waiting_for_staging_, [&](const Granted& granted) {
+    if (granted.writing.peer == rank) granted.post->state = SendPost::State::idle;
+    return granted.writing.peer == rank;
   });
   for (const auto& inlet : inlets_) inlet->route.disconnect(rank);
   peer.blocks_staged = 0;

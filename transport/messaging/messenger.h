@@ -75,6 +75,8 @@ class Messenger {
   Messenger& operator=(const Messenger&) = delete;
 
   // ---- connections ----
+  /// One more transport, beside those given at construction.
+  void add_transport(Transport& transport);
   /// `route` has connected `peer`, or will: messages to it go that way from now on.
   void use_route(Rank peer, Transport& route);
   /// Ends everything with that peer: posts stay with their owner, who cancels them.

@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "transport/base/log.h"
@@ -92,9 +93,14 @@ void Handover::connect(const Address& address) {
 }
 
 void Handover::forget(Rank rank) {
-  const std::lock_guard lock(mutex_);
-  standings_.erase(rank);
-  std::erase_if(arrivals_, [rank](const Arrival& arrival) { return arrival.rank == rank; });
+  {
+    const std::lock_guard lock(mutex_);
+    standings_.erase(rank);
+    std::erase_if(arrivals_, [rank](const Arrival& arrival) { return arrival.rank == rank; });
+    std::erase_if(requests_, [rank](const Request& request) { return request.address.owner.rank == rank; });
+    forgotten_.push_back(rank);
+  }
+  wake_.ring();
 }
 
 std::vector<Arrival> Handover::take_arrivals() {
@@ -107,8 +113,8 @@ void Handover::run() {
   while (!stops_.load()) {
     wait();
     wake_.silence();
-    open_requested();
     accept_all();
+    serve_requests();
     advance_all();
   }
 }
@@ -126,22 +132,32 @@ void Handover::wait() {
   ::poll(watched.data(), watched.size(), milliseconds);
 }
 
-void Handover::open_requested() {
-  auto requests = std::exchange(retries_, {});
+// Both lists are taken at once and forgetting comes first: whoever forgets a rank and then connects to its successor
+// finds the successor, and whoever comes in the name of a forgotten rank finds its outbox free.
+void Handover::serve_requests() {
+  std::vector<Rank> forgotten;
+  std::vector<Request> requests;
   {
     const std::lock_guard lock(mutex_);
-    std::move(requests_.begin(), requests_.end(), std::back_inserter(requests));
-    requests_.clear();
+    forgotten.swap(forgotten_);
+    requests.swap(requests_);
   }
-  for (auto& request : requests) {
-    auto socket = connect_abstract(request.address.socket_name);
-    if (socket.is_ok()) {
-      talks_.push_back({Conversation::connector(host_, request.address.owner, std::move(*socket)), request.deadline});
-    } else if (socket.status().code() == Code::unavailable && clock_.now() < request.deadline) {
-      retries_.push_back(std::move(request));
-    } else {
-      report({request.address.owner.rank, nullptr, socket.status()});
-    }
+  for (const Rank rank : forgotten) {
+    std::erase_if(retries_, [rank](const Request& request) { return request.address.owner.rank == rank; });
+    talks_.remove_if([rank](const Talk& talk) { return talk.conversation->peer().rank == rank; });
+  }
+  std::move(requests.begin(), requests.end(), std::back_inserter(retries_));
+  for (const auto& request : std::exchange(retries_, {})) open(request);
+}
+
+void Handover::open(const Request& request) {
+  auto socket = connect_abstract(request.address.socket_name);
+  if (socket.is_ok()) {
+    talks_.push_back({Conversation::connector(host_, request.address.owner, std::move(*socket)), request.deadline});
+  } else if (socket.status().code() == Code::unavailable && clock_.now() < request.deadline) {
+    retries_.push_back(request);
+  } else {
+    report({request.address.owner.rank, nullptr, socket.status()});
   }
 }
 

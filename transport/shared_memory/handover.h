@@ -50,7 +50,7 @@ class Handover {
 
   /// Starts a hand-over unless one is under way or done.
   void connect(const Address& address);
-  /// Drops what has not been taken yet; the rank may be connected again.
+  /// Drops whatever is under way with that rank or has not been taken yet; its successor may be connected.
   void forget(Rank rank);
 
   /// One look at an atomic, for the hot path.
@@ -73,8 +73,9 @@ class Handover {
 
   void run();
   void wait();
-  void open_requested();
   void accept_all();
+  void serve_requests();
+  void open(const Request& request);
   void advance_all();
   bool is_finished(Talk& talk, Nanoseconds now);
   void settle(Conversation& conversation, Conversation::Outcome outcome);
@@ -98,6 +99,7 @@ class Handover {
   std::atomic<bool> has_arrivals_{false};
   std::mutex mutex_;  // guards what follows
   std::vector<Request> requests_;
+  std::vector<Rank> forgotten_;
   std::vector<Arrival> arrivals_;
   std::unordered_map<Rank, Standing> standings_;
 

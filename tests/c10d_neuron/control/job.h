@@ -108,6 +108,16 @@ class Job {
     }
     return true;
   }
+  /// Which deaths were reported to whom, as text: "" is what a healthy job expects.
+  [[nodiscard]] std::string deaths() const {
+    std::string text;
+    for (std::size_t rank = 0; rank < ears.size(); ++rank) {
+      for (const auto& [dead, why] : ears[rank]->deaths) {
+        text += std::to_string(rank) + " of " + std::to_string(dead) + ": " + why + "\n";
+      }
+    }
+    return text;
+  }
   void leave_all() {
     std::vector<std::thread> threads;
     for (auto& result : results) {

@@ -111,7 +111,8 @@ TEST_P(NewerEpoch, ImpliesThePoisonsInBetween) {
   const OperationRef waits = *job.group(1).issue(all_reduce(got, Urgency::background));
   for (int i = 0; i < GetParam(); ++i) {
     job.group(0).abort("number " + std::to_string(i));
-    ASSERT_TRUE(eventually([&] { return job.group(0).issue(barrier()).status().code() == Code::aborted; }));
+    ASSERT_TRUE(eventually([&] { return mentions(job.group(0).error().message(), {"number " + std::to_string(i)}); }));
+    ASSERT_EQ(job.group(0).issue(barrier()).status().code(), Code::aborted);
   }
   ASSERT_EQ(job.local(0).run(send_to(1, fresh)), Status());
   EXPECT_EQ(job.local(1).finish(waits).code(), Code::aborted);

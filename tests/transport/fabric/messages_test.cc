@@ -35,17 +35,18 @@ void exchange_random_messages(const Options& options, std::uint64_t count) {
   std::uint64_t sent[2] = {};
   std::uint64_t bytes_sent[2] = {};
   std::uint64_t checked[2] = {};
+  const auto send_one = [&](Rank rank) {
+    const auto payload = random_bytes(random, random.one_in(4) ? random.below(kEagerBytes + 1) : random.below(200));
+    Header header = header_from(rank, sent[rank], payload.size());
+    header.fingerprint = checksum(payload);
+    if (pair.rails[rank]->send(1 - rank, header, payload) != Posted::done) return false;
+    ++sent[rank];
+    bytes_sent[rank] += payload.size();
+    return true;
+  };
   const auto step = [&] {
     for (Rank rank = 0; rank < 2; ++rank) {
-      if (sent[rank] < count) {
-        const auto payload = random_bytes(random, random.one_in(4) ? random.below(kEagerBytes + 1) : random.below(200));
-        Header header = header_from(rank, sent[rank], payload.size());
-        header.fingerprint = checksum(payload);
-        if (pair.rails[rank]->send(1 - rank, header, payload) == Posted::done) {
-          ++sent[rank];
-          bytes_sent[rank] += payload.size();
-        }
-      }
+      for (int burst = 0; burst < 32 && sent[rank] < count && send_one(rank);) ++burst;
       pair.rails[rank]->poll(pair.seen[rank]);
       for (const Message& message : pair.seen[rank].messages) {
         EXPECT_EQ(message.header.fingerprint, checksum(message.payload));
@@ -56,7 +57,7 @@ void exchange_random_messages(const Options& options, std::uint64_t count) {
     }
     return checked[0] == count && checked[1] == count;
   };
-  EXPECT_TRUE(poll_until(step)) << checked[0] << " and " << checked[1] << " of " << count;
+  EXPECT_TRUE(poll_until(step, 60 * kSecond)) << checked[0] << " and " << checked[1] << " of " << count;
   EXPECT_EQ(pair.rails[0]->traffic(1).messages, count);
   EXPECT_EQ(pair.rails[0]->traffic(1).bytes, bytes_sent[0]);
   EXPECT_EQ(pair.rails[0]->dropped(), Dropped{});

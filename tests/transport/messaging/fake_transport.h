@@ -305,7 +305,8 @@ struct Station {
       header.kind = MessageKind::data;
       header.slot = transfer;
       header.tag = offset;
-      arrive(source, header, std::vector<std::byte>(std::min(kEagerBytes, bytes - offset)));
+      header.length = std::min(kEagerBytes, bytes - offset);
+      arrive(source, header, std::vector<std::byte>(header.length));
     }
   }
 

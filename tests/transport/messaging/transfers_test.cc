@@ -244,12 +244,7 @@ TEST(Pull, StagedBlocksPerPeerAreLimited_UntilTheyAreRead) {
 
 // ---- cancel and loss in every state ----
 
-enum class Ending { cancel, lose };
-
-struct EndCase {
-  BulkMode mode;
-  Ending ending;
-};
+enum class Ending : std::uint8_t { cancel, lose };
 
 class End : public ::testing::TestWithParam<std::tuple<BulkMode, Ending>> {
  protected:
@@ -274,6 +269,9 @@ class End : public ::testing::TestWithParam<std::tuple<BulkMode, Ending>> {
     EXPECT_FALSE(station.messenger.has_unfinished());
   }
 };
+
+class EndOfGranted : public End {};  // messages that wait for a grant
+class EndOfPulled : public End {};   // messages that are complete once they are announced
 
 TEST_P(End, OfAQueuedSend) {
   Station station(mode());
@@ -308,8 +306,7 @@ TEST_P(End, OfASendBeforeTheConnection) {
   expect_clean(station);
 }
 
-TEST_P(End, OfAnAnnouncedSend) {
-  if (mode() == BulkMode::pull) GTEST_SKIP() << "a pulled message is complete once it is announced";
+TEST_P(EndOfGranted, OfAnAnnouncedSend) {
   Station station(mode());
   station.meet(1, 10);
   TestSend send(0, kLarge);
@@ -323,8 +320,7 @@ TEST_P(End, OfAnAnnouncedSend) {
   expect_clean(station);
 }
 
-TEST_P(End, OfAStagedMessage) {
-  if (mode() != BulkMode::pull) GTEST_SKIP() << "only pulled messages are staged when they are announced";
+TEST_P(EndOfPulled, OfAStagedMessage) {
   Station station(mode());
   station.meet(1, 10);
   TestSend send(0, kLarge);
@@ -341,8 +337,7 @@ TEST_P(End, OfAStagedMessage) {
   expect_clean(station);
 }
 
-TEST_P(End, OfAGrantedSendThatWaitsForABlock) {
-  if (mode() == BulkMode::pull) GTEST_SKIP() << "pulled messages are not granted";
+TEST_P(EndOfGranted, OfAGrantedSendThatWaitsForABlock) {
   Station station(mode(), 2, 2);  // one block to stage in
   station.meet(1, 10);
   TestSend first(0, kLarge);
@@ -375,8 +370,7 @@ TEST_P(End, OfAPostedReceive) {
   expect_clean(station);
 }
 
-TEST_P(End, OfAReceiveThatWaitsForABlock) {
-  if (mode() == BulkMode::pull) GTEST_SKIP() << "pulled messages need no landing block";
+TEST_P(EndOfGranted, OfAReceiveThatWaitsForABlock) {
   Station station(mode(), 2, 2);  // one block to land in
   station.meet(1);
   TestReceive first(0, kLarge);
@@ -395,8 +389,7 @@ TEST_P(End, OfAReceiveThatWaitsForABlock) {
   EXPECT_EQ(station.wire.sent_count(MessageKind::grant), 0U);
 }
 
-TEST_P(End, OfALandingReceive) {
-  if (mode() == BulkMode::pull) GTEST_SKIP() << "pulled messages need no landing block";
+TEST_P(EndOfGranted, OfALandingReceive) {
   Station station(mode());
   station.meet(1);
   TestReceive receive(0, kLarge);
@@ -460,6 +453,11 @@ TEST_P(End, OfAControlMessageThatWaits) {
 INSTANTIATE_TEST_SUITE_P(All, End,
                          ::testing::Combine(::testing::Values(BulkMode::pull, BulkMode::write, BulkMode::messages),
                                             ::testing::Values(Ending::cancel, Ending::lose)));
+INSTANTIATE_TEST_SUITE_P(All, EndOfGranted,
+                         ::testing::Combine(::testing::Values(BulkMode::write, BulkMode::messages),
+                                            ::testing::Values(Ending::cancel, Ending::lose)));
+INSTANTIATE_TEST_SUITE_P(All, EndOfPulled,
+                         ::testing::Combine(::testing::Values(BulkMode::pull), ::testing::Values(Ending::cancel, Ending::lose)));
 
 TEST(PeerLost, LeavesTheOthersAlone) {
   Station station(BulkMode::write, 3);

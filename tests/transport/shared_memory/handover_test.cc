@@ -203,6 +203,24 @@ TEST(Handover, RefusesASecondProcessWithARankThatIsConnected) {
   }));
 }
 
+TEST(Handover, LetsASuccessorIn_WhileATalkWithItsForerunnerIsOpen) {
+  Node a(0);
+  const auto owner = decode_address(a.endpoint->address())->owner;
+  const std::string name = "c10d-neuron-test-" + std::to_string(random_nonce());
+  const auto listener = listen_abstract(name);
+  ASSERT_TRUE(a.endpoint->connect(1, encode(Address{{1, 5}, name})).is_ok());
+  Descriptor forerunner;  // knows the token, gets an outbox, and says no more
+  ASSERT_TRUE(eventually([&] { return (forerunner = std::move(*accept_connection(*listener))).is_valid(); }));
+  const auto opening = std::get<Opening>(*decode(receive(forerunner)));
+  const Reply reply{draw_challenge(), {}};
+  const Claim claim{"listener", owner, {1, 5}, opening.challenge, reply.challenge};
+  ASSERT_TRUE(send_packet(forerunner, encode(Greeting(Reply{reply.challenge, prove(kToken, claim)}))).is_ok());
+  ASSERT_TRUE(std::holds_alternative<Introduction>(*decode(receive(forerunner))));
+  a.endpoint->disconnect(1);
+  Node successor(1);
+  EXPECT_TRUE(connect(successor, 1, a, 0));
+}
+
 TEST(Handover, RefusesMorePeersThanItHasOutboxes) {
   Node hub(0, kToken, 2);
   Node first(1);
