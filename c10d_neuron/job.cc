@@ -189,6 +189,12 @@ Status Job::open(const GroupRequest& request, StoreAdapter& store, const Config&
   }
   engine_ = std::make_unique<Engine>(std::move(options));
   listener_->attach(*engine_);
+  GroupSpec everybody;
+  everybody.id = Random::mix(generation_) | 1;
+  everybody.name = "farewell";
+  everybody.members.resize(shape.members.size());
+  std::iota(everybody.members.begin(), everybody.members.end(), Rank{0});
+  farewell_ = engine_->make_communicator(std::move(everybody));
   return {};
 }
 
@@ -201,13 +207,30 @@ Result<std::unique_ptr<Transport>> Job::open_fabric(const Config& config) const 
 
 Job::~Job() {
   leave();
+  farewell_.reset();
   if (listener_) listener_->detach();
   engine_.reset();
 }
 
 void Job::leave() {
   if (is_over_.exchange(true)) return;
+  if (farewell_) say_farewell();
   if (control_) control_->leave();
+}
+
+/// What a network connection has taken is lost when it is closed before the peer has read it. So nobody closes before all have
+/// come to their end, or a second has passed: ranks mostly leave together. Shared memory outlives its owner and needs no such care.
+void Job::say_farewell() {
+  if (engine_->fabric_name().empty()) return;
+  Request request;
+  request.collective = Collective::barrier;
+  request.timeout = 3600 * kSecond;  // nobody is to hear of it when it does not come about
+  request.urgency = Urgency::caller;
+  const auto operation = farewell_->issue(request);
+  if (!operation.is_ok()) return;  // somebody has died: no reason to wait
+  const Nanoseconds until = engine_->now() + kFarewell;
+  while (engine_->wait(**operation, until) == WaitOutcome::look_up) {
+  }
 }
 
 bool Job::covers(const std::vector<std::int64_t>& global_ranks) const {

@@ -36,12 +36,15 @@ class Job : public std::enable_shared_from_this<Job> {
 
   /// A group of the job. Its id comes from the group's rank 0, through the group's store.
   Result<std::shared_ptr<Group>> make_group(const GroupRequest& request, control::KeyValueStore& store);
-  /// Tells the others and stops the control plane. Idempotent.
+  /// Tells the others and stops the control plane. Waits at most kFarewell for those who are about to leave too. Idempotent.
   void leave();
 
  private:
   class EngineListener;
   class Channel;
+  static constexpr Nanoseconds kFarewell = kSecond;
+
+  void say_farewell();
 
   Job(const GroupRequest& request, std::uint64_t nonce);
   Status open(const GroupRequest& request, StoreAdapter& store, const Config& config);
@@ -62,6 +65,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::unique_ptr<control::Control> control_;
   std::unique_ptr<Channel> channel_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Communicator> farewell_;  // all ranks of the job; used once
 };
 
 /// What a GroupRequest leaves to be filled in: the members, if it is the default group.

@@ -266,7 +266,7 @@ void Mesh::on_dialed(int number, Rank candidate, Dialed dialed) {
 // Until the new way works the old leader relays; it waits for this farewell.
 bool Mesh::has_settled_without_old_leader() const {
   if (!leads_) return leader_ && leader_->is_synchronised;
-  if (now() - leads_since_ >= kOldLeaderPatience) return true;
+  if (std::chrono::nanoseconds(now() - leads_since_) >= kOldLeaderPatience) return true;
   const auto is_linked = [&](Rank rank) {
     const auto link = link_to(rank);
     return rank == self_ || (link && link->is_synchronised);

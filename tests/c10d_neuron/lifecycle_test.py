@@ -188,7 +188,8 @@ def test_destroy_on_one_rank_with_an_operation_in_flight() -> None:
     assert "rank 0" in second, second
 
 
-def test_last_messages_arrive_though_the_sender_destroys_at_once() -> None:
+@pytest.mark.parametrize("shared_memory", ["1", "0"])
+def test_last_messages_arrive_though_the_sender_destroys_at_once(shared_memory: str) -> None:
     def body(group: Any, rank: int, world: int) -> None:
         if rank == 0:
             group.send([torch.full((100_000,), 7.0)], 1, 0).wait()
@@ -200,7 +201,20 @@ def test_last_messages_arrive_though_the_sender_destroys_at_once() -> None:
             group.recv([small], 0, 0).wait()
             assert bool((large == 7).all()) and bool((small == 8).all())
 
-    harness.run(2, body)
+    harness.run(2, body, places=[harness.Place("", {"C10D_NEURON_SHARED_MEMORY": shared_memory})])
+
+
+def test_leaving_alone_takes_no_longer_than_a_second(hosts: list[harness.Place]) -> None:
+    def body(group: Any, rank: int, world: int) -> float:
+        group.barrier().wait()
+        if rank == 1:
+            time.sleep(2)
+        start = time.monotonic()
+        dist.destroy_process_group()
+        return time.monotonic() - start
+
+    first, second = harness.run(2, body, places=hosts)
+    assert first < 1.7 and second < 1.7, (first, second)
 
 
 def test_forked_child_gets_a_clear_error() -> None:

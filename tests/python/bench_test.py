@@ -96,18 +96,18 @@ def test_bars_ask_for_what_was_promised():
 
 def test_bars_fail_when_one_is_missed(monkeypatch, capsys):
     monkeypatch.setattr(bars, "rows_of", lambda chosen: [row(1.0, 9.9 if chosen.hosts == 1 else 1.0)])
-    monkeypatch.setattr(bars, "idle_percent", lambda _: 0.21)
+    monkeypatch.setattr(bars, "idle_percent", lambda chosen: 0.21 if chosen.hosts == 2 else 0.2)
     assert bars.check(Options()) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
-    assert [line.split()[0] for line in lines] == ["FAILED", "ok", "ok", "FAILED", "2"]
-    assert lines[-1] == "2 of 4 bars reached"
+    assert [line.split()[0] for line in lines] == ["FAILED", "ok", "ok", "ok", "FAILED", "3"]
+    assert lines[-1] == "3 of 5 bars reached"
 
 
 def test_bars_pass_when_all_are_reached(monkeypatch, capsys):
     monkeypatch.setattr(bars, "rows_of", lambda _: [row(1.0, 10.0)])
     monkeypatch.setattr(bars, "idle_percent", lambda _: 0.2)
     assert bars.check(Options()) == 0
-    assert "4 of 4 bars reached" in capsys.readouterr().out
+    assert "5 of 5 bars reached" in capsys.readouterr().out
 
 
 def test_run_over_gloo_finds_no_errors_and_saves_rows(tmp_path, capfd):

@@ -12,6 +12,12 @@
 
 namespace neuron::fabric {
 
+void CloseFid::operator()(fid* object) const {
+  const int returned = fi_close(object);
+  if (returned != 0)
+    log_once(LogLevel::warning, "libfabric could not close an object: " + std::to_string(returned) + ".");
+}
+
 Result<Pages> Pages::map(std::size_t bytes) {
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
@@ -98,16 +104,31 @@ Status Endpoint::open_queue(const Needs& needs) {
   attributes.size = info_->rx_attr->size + info_->tx_attr->size + needs.incoming_writes;
   fid_cq* cq = nullptr;
   int returned = -FI_ENOSYS;
-  for (const fi_wait_obj wait : {FI_WAIT_FD, FI_WAIT_NONE}) {
+  for (const fi_wait_obj wait : {FI_WAIT_SET, FI_WAIT_FD, FI_WAIT_NONE}) {
+    if (wait == FI_WAIT_SET && !open_wait()) continue;
     attributes.wait_obj = wait;
+    attributes.wait_set = wait == FI_WAIT_SET ? wait_.get() : nullptr;
     returned = fi_cq_open(domain_.get(), &attributes, &cq, nullptr);
     if (returned == 0) break;
+    wait_.reset();
   }
   if (returned != 0) return failed("fi_cq_open", returned);
   cq_.reset(cq);
-  if (attributes.wait_obj != FI_WAIT_FD) return {};
-  if (fi_control(&cq->fid, FI_GETWAIT, &wait_descriptor_) != 0) wait_descriptor_ = -1;
+  if (attributes.wait_obj == FI_WAIT_NONE) return {};
+  fid* signalled = wait_ != nullptr ? &wait_->fid : &cq->fid;
+  if (fi_control(signalled, FI_GETWAIT, &wait_descriptor_) != 0) wait_descriptor_ = -1;
   return {};
+}
+
+/// A wait object of our own, because it can be cleared: net 1.17 never takes back the signal of a completion, and its
+/// descriptor would stay readable for ever. Providers without such objects use their own.
+bool Endpoint::open_wait() {
+  fi_wait_attr attributes{};
+  attributes.wait_obj = FI_WAIT_FD;
+  fid_wait* wait = nullptr;
+  if (fi_wait_open(fabric_.get(), &attributes, &wait) != 0) return false;
+  wait_.reset(wait);
+  return true;
 }
 
 Status Endpoint::open_endpoint() {
@@ -135,6 +156,8 @@ Status Endpoint::read_raw_address() {
 }
 
 bool Endpoint::try_wait() const {
+  // Clears the signal and looks at the queue; anything but a timeout means that there is something to read.
+  if (wait_ != nullptr && fi_wait(wait_.get(), 0) != -FI_ETIMEDOUT) return false;
   fid* waited_for = &cq_->fid;
   return fi_trywait(fabric_.get(), &waited_for, 1) == FI_SUCCESS;
 }

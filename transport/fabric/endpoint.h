@@ -21,10 +21,12 @@
 
 namespace neuron::fabric {
 
+/// Closes an object of libfabric; one that is still in use by another stays open, which is logged.
 struct CloseFid {
+  void operator()(fid* object) const;
   template <typename Fid>
   void operator()(Fid* object) const {
-    fi_close(&object->fid);
+    (*this)(&object->fid);
   }
 };
 template <typename Fid>
@@ -115,6 +117,7 @@ class Endpoint {
   void drain_errors();
   Status open_domain();
   Status open_queue(const Needs& needs);
+  bool open_wait();
   Status open_endpoint();
   Status read_raw_address();
   Status register_pages(Region& region, std::uint64_t access) const;
@@ -127,6 +130,7 @@ class Endpoint {
   Owned<fid_fabric> fabric_;
   Owned<fid_domain> domain_;
   Owned<fid_av> av_;
+  Owned<fid_wait> wait_;  // what the queue signals; null: an object of the provider's own, or none
   Owned<fid_cq> cq_;
   Owned<fid_ep> ep_;
   int wait_descriptor_ = -1;

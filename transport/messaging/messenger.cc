@@ -151,7 +151,10 @@ void Messenger::grow_window(Peer& peer) {
 
 bool Messenger::progress() {
   bool moved = false;
-  for (const auto& inlet : inlets_) moved |= inlet->route.poll(*inlet);
+  for (std::size_t i = 0; i < inlets_.size(); ++i) {  // a lost peer may add a transport
+    Inlet& inlet = *inlets_[i];
+    moved |= inlet.route.poll(inlet);
+  }
   moved |= advance_writings();
   for (std::size_t i = 0; i < active_.size(); ++i) {  // greeting may add peers
     Peer& peer = peer_of(active_[i]);

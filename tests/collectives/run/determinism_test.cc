@@ -16,20 +16,20 @@ std::vector<float> random_floats(std::uint64_t seed, std::size_t count) {
   return floats;
 }
 
-struct Run {
+struct Replay {
   std::vector<std::vector<float>> results;
   std::vector<std::uint64_t> traffic;  // messages and bytes of each pair
   int rounds = 0;
 
-  friend bool operator==(const Run&, const Run&) = default;
+  friend bool operator==(const Replay&, const Replay&) = default;
 };
 
 /// Operations of all ranks, driven in turn by this thread.
-Run run_alone(const loopback::Personality& personality) {
+Replay run_alone(const loopback::Personality& personality) {
   constexpr Rank kWorld = 4;
   ManualClock clock;
   LoopbackJob job(kWorld, personality, {20 * kSecond, false, &clock});
-  Run run;
+  Replay run;
   std::vector<OperationRef> operations;
   for (Rank rank = 0; rank < kWorld; ++rank) {
     for (std::uint64_t i = 0; i < 4; ++i) run.results.push_back(random_floats(i * 10 + static_cast<std::uint64_t>(rank), 1 + i * 30'000));
@@ -55,10 +55,10 @@ Run run_alone(const loopback::Personality& personality) {
 
 TEST(Determinism, RunsOfOneSeedAreTheSame) {
   SCOPED_TRACE("seed " + std::to_string(test_seed()));
-  const Run first = run_alone(loopback::Personality::efa_direct(test_seed()));
-  const Run second = run_alone(loopback::Personality::efa_direct(test_seed()));
+  const Replay first = run_alone(loopback::Personality::efa_direct(test_seed()));
+  const Replay second = run_alone(loopback::Personality::efa_direct(test_seed()));
   EXPECT_TRUE(first == second);
-  const Run other = run_alone(loopback::Personality::efa_direct(test_seed() + 1));
+  const Replay other = run_alone(loopback::Personality::efa_direct(test_seed() + 1));
   EXPECT_EQ(first.results, other.results) << "results depend on the order of arrival";
 }
 

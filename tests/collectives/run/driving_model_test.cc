@@ -30,8 +30,7 @@ enum class Flaw : std::uint8_t {
   sleeps_deep_without_a_look,  // the background thread sleeps without looking at what was submitted
 };
 
-constexpr int kOperations = 3;  // 0 and 1: the waiters'; 2: the issuer's
-constexpr int kWaiters = 2;
+constexpr int kWaiters = 2;  // operations 0 and 1 are theirs; 2 is the issuer's
 
 enum class Background : std::uint8_t { none, awake, watch, deep, idle };
 

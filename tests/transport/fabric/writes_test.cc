@@ -23,7 +23,7 @@ TEST(Blocks, AreAllDistinctMemory_AndEndWithThePool) {
 }
 
 TEST(Writes, LandWholeWithTheirImmediate_AtRandomSizes) {
-  constexpr std::size_t kWrites = 2'000;
+  constexpr std::size_t kWrites = 800;
   constexpr std::size_t kInFlight = 4;
   const std::uint64_t seed = random_nonce();
   SCOPED_TRACE("seed " + std::to_string(seed));
