@@ -109,7 +109,7 @@ void Messenger::post_receive(ReceivePost& post) {
 }
 
 void Messenger::want(Peer& peer, ReceivePost& post) {
-  if (post.was_wanted || !peer.said_hello) return;
+  if (post.was_wanted) return;
   post.was_wanted = true;
   Header header;
   header.kind = MessageKind::want;
@@ -187,7 +187,7 @@ bool Messenger::grant_landing(Peer& peer, ReceivePost& post) {
   post.landing =
       incoming_.insert({&post, peer.rank, post.route, *block, 0, all_pieces(inlet.traits.bulk, post.target.bytes)});
   post.state = ReceivePost::State::landing;
-  const RemoteBlock remote = post.route->expose(*block);
+  const RemoteBlock remote = inlet.traits.bulk == BulkMode::write ? post.route->expose(*block) : RemoteBlock{};
   Header header;
   header.kind = MessageKind::grant;
   header.slot = post.landing;

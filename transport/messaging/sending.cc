@@ -21,10 +21,15 @@ void Messenger::post_send(SendPost& post) {
   enqueue(peer, post);
 }
 
+/// A wanted message goes first: those before it may wait for credit that only other operations return.
 void Messenger::enqueue(Peer& peer, SendPost& post) {
   post.state = SendPost::State::queued;
   queued_.insert(post);
-  peer.queue.push_back(post);
+  if (post.is_wanted) {
+    peer.queue.push_front(post);
+  } else {
+    peer.queue.push_back(post);
+  }
   if (peer.route != nullptr || peer.connection_requested || peer.is_lost) return;
   peer.connection_requested = true;
   events_.on_connection_needed(peer.rank);

@@ -64,17 +64,6 @@ TEST(Abort, IsToldOnce_WhereNothingIsInFlight) {
   EXPECT_EQ(job.group(0).error().code(), Code::aborted) << "what ended the operations last stays readable";
 }
 
-TEST(Abort, IsToldOnce_WhenTheOperationWasIssuedAndNotYetStarted) {
-  LoopbackJob job(2, {}, {20 * kSecond, false});
-  std::vector<float> data(10);
-  job.control(0).withhold();
-  job.group(0).abort("early");
-  const OperationRef operation = *job.group(0).issue(all_reduce(data));  // nobody has driven: still of the first epoch
-  EXPECT_EQ(job.local(0).finish(operation).code(), Code::aborted);
-  auto next = job.group(0).issue(barrier());
-  EXPECT_TRUE(next) << "told twice: " << next.status().message();
-}
-
 TEST(Abort, RestartsSequences) {
   LoopbackJob job(2);
   expect_usable(job);
