@@ -35,11 +35,16 @@ at::Tensor plain_copy_of(const at::Tensor& tensor) {
 
 DataType data_type_of(at::ScalarType type) {
   switch (type) {
-    case at::kFloat: return DataType::float32;
-    case at::kBFloat16: return DataType::bfloat16;
-    case at::kInt: return DataType::int32;
-    case at::kLong: return DataType::int64;
-    default: return DataType::bytes;
+    case at::kFloat:
+      return DataType::float32;
+    case at::kBFloat16:
+      return DataType::bfloat16;
+    case at::kInt:
+      return DataType::int32;
+    case at::kLong:
+      return DataType::int64;
+    default:
+      return DataType::bytes;
   }
 }
 
@@ -86,7 +91,8 @@ void Call::fail_unsupported(const std::string& what) const {
 
 const at::Tensor& Call::only(const char* argument, const Tensors& tensors) const {
   if (tensors.size() != 1) {
-    fail(c10::str(argument, " holds ", tensors.size(), " tensors; a rank gives exactly one: make one call per tensor, or use the "
+    fail(c10::str(argument, " holds ", tensors.size(),
+                  " tensors; a rank gives exactly one: make one call per tensor, or use the "
                   "coalesced form"));
   }
   check_tensor(argument, tensors.front());
@@ -103,7 +109,8 @@ const Call::Tensors& Call::list(const char* argument, const std::vector<Tensors>
 
 void Call::check_length(const char* argument, const Tensors& tensors) const {
   if (static_cast<int>(tensors.size()) != size_) {
-    fail(c10::str(argument, " holds ", tensors.size(), " tensors, the group has ", size_, " ranks: give one tensor per rank"));
+    fail(c10::str(argument, " holds ", tensors.size(), " tensors, the group has ", size_,
+                  " ranks: give one tensor per rank"));
   }
   for (const at::Tensor& tensor : tensors) check_tensor(argument, tensor);
 }
@@ -116,8 +123,10 @@ void Call::check_empty(const char* argument, const std::vector<Tensors>& lists, 
 void Call::check_tensor(const char* argument, const at::Tensor& tensor) const {
   if (!tensor.defined()) fail(c10::str(argument, " is an undefined tensor (None): give a tensor"));
   if (!tensor.device().is_cpu()) {
-    fail(c10::str(argument, ": tensor is on ", tensor.device(), ", this group serves cpu: move it with .cpu(), or use a group "
-                  "whose backend serves ", tensor.device().type()));
+    fail(c10::str(argument, ": tensor is on ", tensor.device(),
+                  ", this group serves cpu: move it with .cpu(), or use a group "
+                  "whose backend serves ",
+                  tensor.device().type()));
   }
   if (tensor.layout() != at::kStrided) {
     fail_unsupported(c10::str(argument, ": tensor has layout ", tensor.layout(),
@@ -135,12 +144,14 @@ void Call::check_same_shape(const char* argument, const Tensors& tensors, const 
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     check_same_type(argument, tensors[i], as);
     if (tensors[i].sizes() == as.sizes()) continue;
-    fail(c10::str(argument, "[", i, "] has shape ", tensors[i].sizes(), " where ", as.sizes(),
-                  " is needed: all tensors must have one shape (uneven sizes are not supported here: pad to the largest)"));
+    fail(c10::str(
+        argument, "[", i, "] has shape ", tensors[i].sizes(), " where ", as.sizes(),
+        " is needed: all tensors must have one shape (uneven sizes are not supported here: pad to the largest)"));
   }
 }
 
-void Call::check_multiple(const char* argument, const at::Tensor& many, const char* one_argument, const at::Tensor& one) const {
+void Call::check_multiple(const char* argument, const at::Tensor& many, const char* one_argument,
+                          const at::Tensor& one) const {
   check_same_type(argument, many, one);
   if (many.numel() == one.numel() * size_) return;
   fail(c10::str(argument, " has ", many.numel(), " elements, ", one_argument, " has ", one.numel(), ": ", argument,
@@ -163,13 +174,20 @@ void Call::reduces(const char* argument, const at::Tensor& tensor, const c10d::R
                               "; reductions support float32, bfloat16, int32 and int64: convert it with .to()"));
   }
   switch (op.op_) {
-    case c10d::ReduceOp::SUM: request.reduce_op = ReduceOp::sum; return;
-    case c10d::ReduceOp::MIN: request.reduce_op = ReduceOp::minimum; return;
-    case c10d::ReduceOp::MAX: request.reduce_op = ReduceOp::maximum; return;
+    case c10d::ReduceOp::SUM:
+      request.reduce_op = ReduceOp::sum;
+      return;
+    case c10d::ReduceOp::MIN:
+      request.reduce_op = ReduceOp::minimum;
+      return;
+    case c10d::ReduceOp::MAX:
+      request.reduce_op = ReduceOp::maximum;
+      return;
     case c10d::ReduceOp::AVG:
       if (!at::isFloatingType(tensor.scalar_type())) {
-        fail_unsupported(c10::str("op is AVG, but ", argument, " has dtype ", tensor.scalar_type(),
-                                  "; an average needs a floating-point dtype: use SUM and divide, or convert the tensor"));
+        fail_unsupported(
+            c10::str("op is AVG, but ", argument, " has dtype ", tensor.scalar_type(),
+                     "; an average needs a floating-point dtype: use SUM and divide, or convert the tensor"));
       }
       request.reduce_op = ReduceOp::average;
       return;
@@ -188,7 +206,8 @@ void Call::set_root(const char* argument, std::int64_t root) {
 void Call::set_peer(const char* argument, int peer, int tag) {
   set_root(argument, peer);
   if (peer == rank_) {
-    fail(c10::str(argument, " is ", peer, ", this rank itself: copy the tensor instead (a rank cannot message itself)"));
+    fail(
+        c10::str(argument, " is ", peer, ", this rank itself: copy the tensor instead (a rank cannot message itself)"));
   }
   if (tag < 0) fail(c10::str("tag is ", tag, "; allowed are 0 to 2147483647"));
   request.tag = static_cast<std::uint32_t>(tag);
@@ -239,14 +258,16 @@ std::vector<Buffer> Call::outputs(const char* argument, const Tensors& tensors) 
 
 std::vector<Buffer> Call::split(const char* argument, const char* splits_argument, const at::Tensor& tensor,
                                 const Buffer& buffer, const std::vector<std::int64_t>& splits) const {
-  if (tensor.dim() == 0) fail(c10::str(argument, " has no dimension to split: give it at least one, e.g. by .reshape(1)"));
+  if (tensor.dim() == 0)
+    fail(c10::str(argument, " has no dimension to split: give it at least one, e.g. by .reshape(1)"));
   const std::int64_t rows = tensor.size(0);
   if (splits.empty() && rows % size_ != 0) {
-    fail(c10::str("the first dimension of ", argument, " is ", rows, ", which ", size_, " ranks cannot share evenly: give ",
-                  splits_argument));
+    fail(c10::str("the first dimension of ", argument, " is ", rows, ", which ", size_,
+                  " ranks cannot share evenly: give ", splits_argument));
   }
   if (!splits.empty() && static_cast<int>(splits.size()) != size_) {
-    fail(c10::str(splits_argument, " has ", splits.size(), " entries, the group has ", size_, " ranks: give one per rank"));
+    fail(c10::str(splits_argument, " has ", splits.size(), " entries, the group has ", size_,
+                  " ranks: give one per rank"));
   }
   const std::size_t row_bytes = rows == 0 ? 0 : buffer.bytes / static_cast<std::size_t>(rows);
   std::vector<Buffer> cut;
@@ -256,7 +277,8 @@ std::vector<Buffer> Call::split(const char* argument, const char* splits_argumen
     const std::int64_t length = splits.empty() ? rows / size_ : splits[static_cast<std::size_t>(i)];
     if (length < 0) fail(c10::str(splits_argument, "[", i, "] is ", length, "; a size cannot be negative"));
     if (used + length > rows) break;
-    cut.push_back(buffer.slice(static_cast<std::size_t>(used) * row_bytes, static_cast<std::size_t>(length) * row_bytes));
+    cut.push_back(
+        buffer.slice(static_cast<std::size_t>(used) * row_bytes, static_cast<std::size_t>(length) * row_bytes));
     used += length;
   }
   if (used != rows || static_cast<int>(cut.size()) != size_) {

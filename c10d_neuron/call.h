@@ -1,6 +1,6 @@
 // Call: the arguments of one c10d call, checked and turned into a Request and the tensors that it needs.
-// A value on the stack of the calling thread. Every check throws ValueError or NotImplementedError; the message names the
-// operation, the argument, its value and what to do. Nothing has been issued then.
+// A value on the stack of the calling thread. Every check throws ValueError or NotImplementedError; the message names
+// the operation, the argument, its value and what to do. Nothing has been issued then.
 //
 // Tensors that are not contiguous are copied: inputs now, outputs back when the operation is done (WorkMemory). So what
 // travels is always in contiguous order and ranks may differ in memory format.
@@ -41,7 +41,8 @@ class Call {
   void check_same_type(const char* argument, const at::Tensor& tensor, const at::Tensor& as) const;
   void check_same_shape(const char* argument, const Tensors& tensors, const at::Tensor& as) const;
   /// `many` must hold as many elements as n times `one`.
-  void check_multiple(const char* argument, const at::Tensor& many, const char* one_argument, const at::Tensor& one) const;
+  void check_multiple(const char* argument, const at::Tensor& many, const char* one_argument,
+                      const at::Tensor& one) const;
   void check_root_tensor(std::int64_t index) const;
 
   // ---- what the operation is about ----
@@ -58,9 +59,10 @@ class Call {
   std::vector<Buffer> inputs(const char* argument, const Tensors& tensors);
   std::vector<Buffer> outputs(const char* argument, const Tensors& tensors);
   /// `buffer` of `tensor`, cut along its first dimension by `splits` (evenly if empty).
-  std::vector<Buffer> split(const char* argument, const char* splits_argument, const at::Tensor& tensor, const Buffer& buffer,
-                            const std::vector<std::int64_t>& splits) const;
-  /// Copies inputs that overlap outputs elsewhere than where the collective allows it (piece `rank` of the larger side).
+  std::vector<Buffer> split(const char* argument, const char* splits_argument, const at::Tensor& tensor,
+                            const Buffer& buffer, const std::vector<std::int64_t>& splits) const;
+  /// Copies inputs that overlap outputs elsewhere than where the collective allows it (piece `rank` of the larger
+  /// side).
   void separate(bool in_place_allowed);
 
   [[noreturn]] void fail(const std::string& what) const;

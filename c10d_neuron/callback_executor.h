@@ -1,9 +1,9 @@
-// CallbackExecutor: runs what follows the end of an operation (completing a future, copying a staged result back, freeing
-// kept memory) on threads of its own, so that the engine's driver runs no user code, takes no GIL and frees no tensor.
-// A resource; one per process (PerProcess). Any thread may call it; completed() only queues. Its threads block all signals,
-// start when there is work and end when idle. A callback may wait for another operation: when one has run for 10 ms, the
-// next gets another thread (at most kMaxThreads).
-// Failure: an action must not throw; what escapes is logged.
+// CallbackExecutor: runs what follows the end of an operation (completing a future, copying a staged result back,
+// freeing kept memory) on threads of its own, so that the engine's driver runs no user code, takes no GIL and frees no
+// tensor. A resource; one per process (PerProcess). Any thread may call it; completed() only queues. Its threads block
+// all signals, start when there is work and end when idle. A callback may wait for another operation: when one has run
+// for 10 ms, the next gets another thread (at most kMaxThreads). Failure: an action must not throw; what escapes is
+// logged.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -22,7 +22,7 @@ class CallbackExecutor final : public CompletionSink {
  public:
   using Action = std::function<void()>;
   static constexpr std::size_t kMaxThreads = 32;
-  static constexpr std::chrono::milliseconds kPatience{10};   // after that a running action counts as blocked
+  static constexpr std::chrono::milliseconds kPatience{10};  // after that a running action counts as blocked
   static constexpr std::chrono::seconds kIdleLife{5};
 
   CallbackExecutor() = default;
@@ -32,8 +32,8 @@ class CallbackExecutor final : public CompletionSink {
   /// Runs `action` once `operation` is done, on a thread of the executor, never inside this call.
   void when_done(const OperationRef& operation, Action action);
   void completed(OperationRef operation) override;
-  /// At the interpreter's exit: nothing starts any more (what is queued is leaked), and what runs is waited for, at most
-  /// `patience`. To be called without the GIL.
+  /// At the interpreter's exit: nothing starts any more (what is queued is leaked), and what runs is waited for, at
+  /// most `patience`. To be called without the GIL.
   void stop(std::chrono::milliseconds patience);
 
  private:

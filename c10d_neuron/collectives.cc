@@ -128,7 +128,8 @@ Call ProcessGroupNeuron::all_gather_call(const at::Tensor& output, const at::Ten
   return call;
 }
 
-WorkPtr ProcessGroupNeuron::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+WorkPtr ProcessGroupNeuron::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                            const c10d::AllgatherOptions& options) {
   return issue(all_gather_call(output, input), options.timeout, urgency_of(options.asyncOp));
 }
 
@@ -158,7 +159,8 @@ WorkPtr ProcessGroupNeuron::gather(std::vector<Tensors>& outputs, Tensors& input
   return issue(std::move(call), options.timeout, urgency_of(options.asyncOp));
 }
 
-WorkPtr ProcessGroupNeuron::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
+WorkPtr ProcessGroupNeuron::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                    const c10d::ScatterOptions& options) {
   Call call = this->call(kScatter);
   const at::Tensor& output = call.only("tensor", outputs);
   call.set_root("src", options.rootRank);
@@ -230,8 +232,10 @@ WorkPtr ProcessGroupNeuron::alltoall(Tensors& outputs, Tensors& inputs, const c1
   return issue(std::move(call), options.timeout, urgency_of(options.asyncOp));
 }
 
-WorkPtr ProcessGroupNeuron::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
-                                          std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+WorkPtr ProcessGroupNeuron::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                          std::vector<std::int64_t>& output_splits,
+                                          std::vector<std::int64_t>& input_splits,
+                                          const c10d::AllToAllOptions& options) {
   Call call = this->call(kAllToAllBase);
   call.check_tensor("output", output);
   call.check_tensor("input", input);
@@ -265,7 +269,8 @@ WorkPtr ProcessGroupNeuron::recv(Tensors& tensors, int source, int tag) {
 }
 
 WorkPtr ProcessGroupNeuron::recvAnysource(Tensors& /*tensors*/, int /*tag*/) {
-  call(kReceiveAny).fail_unsupported("src is None, but receiving from any source is not supported: name the source rank");
+  call(kReceiveAny)
+      .fail_unsupported("src is None, but receiving from any source is not supported: name the source rank");
 }
 
 WorkPtr ProcessGroupNeuron::barrier(const c10d::BarrierOptions& options) {
@@ -274,7 +279,8 @@ WorkPtr ProcessGroupNeuron::barrier(const c10d::BarrierOptions& options) {
 
 void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& /*options*/, bool /*wait_all_ranks*/) {
   call(kBarrier).fail_unsupported(
-      "monitored_barrier is not supported: use barrier(), whose timeout names the ranks that have not arrived, with host and pid");
+      "monitored_barrier is not supported: use barrier(), whose timeout names the ranks that have not arrived, with "
+      "host and pid");
 }
 
 }  // namespace neuron

@@ -29,8 +29,8 @@ class ReleaseGil {
 /// Set when the interpreter's exit begins.
 inline std::atomic<bool> is_exiting{false};
 
-/// A daemon thread that comes back from a wait while the interpreter ends would be torn down by Python in the middle of C++
-/// frames, which aborts the process; so it stays where it is. Call without the GIL.
+/// A daemon thread that comes back from a wait while the interpreter ends would be torn down by Python in the middle of
+/// C++ frames, which aborts the process; so it stays where it is. Call without the GIL.
 inline void stay_if_exiting() {
   while (is_exiting.load() && ::gettid() != ::getpid()) ::pause();
 }

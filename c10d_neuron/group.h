@@ -1,6 +1,6 @@
-// Group: one process's membership in one group: its communicator and the engine below it. A resource, shared by the process
-// group and by whoever waits for one of its operations. GroupSource makes groups: the process-wide engine in a job, several
-// engines in one process in tests. Any thread.
+// Group: one process's membership in one group: its communicator and the engine below it. A resource, shared by the
+// process group and by whoever waits for one of its operations. GroupSource makes groups: the process-wide engine in a
+// job, several engines in one process in tests. Any thread.
 #pragma once
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -38,7 +38,8 @@ struct GroupRequest {
 class GroupSource {
  public:
   virtual ~GroupSource() = default;
-  /// Blocks until the members have found each other, at most the request's timeout. Throws only what a signal handler raises.
+  /// Blocks until the members have found each other, at most the request's timeout. Throws only what a signal handler
+  /// raises.
   virtual Result<std::shared_ptr<Group>> join(const GroupRequest& request) = 0;
 };
 

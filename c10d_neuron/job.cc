@@ -35,7 +35,8 @@ std::optional<shared_memory::Listener> offer_shared_memory(const Config& config)
     if (listener.is_ok()) return std::move(*listener);
     status = listener.status();
   }
-  log_once(LogLevel::warning, "shared memory cannot be used, ranks of this host talk through the fabric: " + status.message());
+  log_once(LogLevel::warning,
+           "shared memory cannot be used, ranks of this host talk through the fabric: " + status.message());
   return std::nullopt;
 }
 
@@ -46,7 +47,8 @@ std::string why_fabric(const control::Shape& shape) {
   if (shape.members.size() == 1) return {};
   for (const control::Member& member : shape.members) {
     if (!member.shared_memory_address.empty()) continue;
-    return "rank " + std::to_string(member.rank) + " offers no shared memory (C10D_NEURON_SHARED_MEMORY=0, or its sandbox forbids it)";
+    return "rank " + std::to_string(member.rank) +
+           " offers no shared memory (C10D_NEURON_SHARED_MEMORY=0, or its sandbox forbids it)";
   }
   return {};
 }
@@ -64,7 +66,9 @@ std::vector<std::int64_t> members_of(const GroupRequest& request) {
 class Job::EngineListener final : public control::Listener {
  public:
   void on_message(Rank source, std::span<const std::byte> bytes) override {
-    tell([source, kept = std::vector<std::byte>(bytes.begin(), bytes.end())](Engine& engine) { engine.deliver(source, kept); });
+    tell([source, kept = std::vector<std::byte>(bytes.begin(), bytes.end())](Engine& engine) {
+      engine.deliver(source, kept);
+    });
   }
   void on_death(Rank rank, const std::string& why) override {
     tell([rank, why](Engine& engine) { engine.report_death(rank, why); });
@@ -184,7 +188,8 @@ Status Job::open(const GroupRequest& request, StoreAdapter& store, const Config&
   options.open_fabric = [this, config] { return open_fabric(config); };
   if (const std::string why = why_fabric(shape); !why.empty()) {
     auto rail = open_fabric(config);
-    if (!rail.is_ok()) return {rail.status().code(), "libfabric is needed because " + why + ", but: " + rail.status().message()};
+    if (!rail.is_ok())
+      return {rail.status().code(), "libfabric is needed because " + why + ", but: " + rail.status().message()};
     options.fabric = std::move(*rail);
   }
   engine_ = std::make_unique<Engine>(std::move(options));
@@ -218,8 +223,9 @@ void Job::leave() {
   if (control_) control_->leave();
 }
 
-/// What a network connection has taken is lost when it is closed before the peer has read it. So nobody closes before all have
-/// come to their end, or a second has passed: ranks mostly leave together. Shared memory outlives its owner and needs no such care.
+/// What a network connection has taken is lost when it is closed before the peer has read it. So nobody closes before
+/// all have come to their end, or a second has passed: ranks mostly leave together. Shared memory outlives its owner
+/// and needs no such care.
 void Job::say_farewell() {
   if (engine_->fabric_name().empty()) return;
   Request request;
@@ -261,8 +267,9 @@ Result<std::shared_ptr<Group>> Job::make_group(const GroupRequest& request, cont
   } else {
     const auto id = store.get(key, request.timeout);
     if (!id.is_ok()) {
-      return Status(id.status().code(), "group \"" + request.name + "\" (" + std::to_string(request.size) +
-                                            " ranks) did not come about, its rank 0 has not called: " + id.status().message());
+      return Status(id.status().code(),
+                    "group \"" + request.name + "\" (" + std::to_string(request.size) +
+                        " ranks) did not come about, its rank 0 has not called: " + id.status().message());
     }
     spec.id = std::strtoull(id->c_str(), nullptr, 16);
   }

@@ -36,7 +36,8 @@ class Job : public std::enable_shared_from_this<Job> {
 
   /// A group of the job. Its id comes from the group's rank 0, through the group's store.
   Result<std::shared_ptr<Group>> make_group(const GroupRequest& request, control::KeyValueStore& store);
-  /// Tells the others and stops the control plane. Waits at most kFarewell for those who are about to leave too. Idempotent.
+  /// Tells the others and stops the control plane. Waits at most kFarewell for those who are about to leave too.
+  /// Idempotent.
   void leave();
 
  private:

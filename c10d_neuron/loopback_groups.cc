@@ -21,8 +21,8 @@ class LoopbackJob : public std::enable_shared_from_this<LoopbackJob> {
  public:
   LoopbackJob(const LoopbackOptions& options, const loopback::Personality& personality)
       : seed_(options.seed), hub_(options.world, personality) {
-    const Topology topology = options.hosts.empty() ? Topology::single_host(options.world)
-                                                    : Topology::from_hosts(options.hosts);
+    const Topology topology =
+        options.hosts.empty() ? Topology::single_host(options.world) : Topology::from_hosts(options.hosts);
     for (Rank rank = 0; rank < options.world; ++rank) {
       EngineOptions engine;
       engine.rank = rank;
@@ -32,8 +32,10 @@ class LoopbackJob : public std::enable_shared_from_this<LoopbackJob> {
       engine.fabric = hub_.endpoint(rank, engine.doorbell);
       engine.completions = &PerProcess<CallbackExecutor>::get();
       for (Rank peer = 0; peer < options.world; ++peer) {
-        engine.peers.push_back({static_cast<std::uint64_t>(peer) + 1, static_cast<std::uint32_t>(::getpid()),
-                                options.hosts.empty() ? "loopback" : options.hosts[static_cast<std::size_t>(peer)], {}});
+        engine.peers.push_back({static_cast<std::uint64_t>(peer) + 1,
+                                static_cast<std::uint32_t>(::getpid()),
+                                options.hosts.empty() ? "loopback" : options.hosts[static_cast<std::size_t>(peer)],
+                                {}});
       }
       engines_.push_back(std::make_unique<Engine>(std::move(engine)));
     }
@@ -82,14 +84,15 @@ loopback::Personality personality_of(const LoopbackOptions& options) {
   if (options.personality == "in_order") return loopback::Personality::in_order();
   if (options.personality == "efa_direct") return loopback::Personality::efa_direct(options.seed);
   if (options.personality == "no_remote_write") return loopback::Personality::no_remote_write(options.seed);
-  raise(Status(Code::invalid_argument, "personality is \"" + options.personality +
-                                           "\"; allowed are in_order, efa_direct and no_remote_write"));
+  raise(Status(Code::invalid_argument,
+               "personality is \"" + options.personality + "\"; allowed are in_order, efa_direct and no_remote_write"));
 }
 
 }  // namespace
 
 std::vector<c10::intrusive_ptr<ProcessGroupNeuron>> make_loopback_groups(const LoopbackOptions& options) {
-  if (options.world < 1 || (!options.hosts.empty() && options.hosts.size() != static_cast<std::size_t>(options.world))) {
+  if (options.world < 1 ||
+      (!options.hosts.empty() && options.hosts.size() != static_cast<std::size_t>(options.world))) {
     raise(Status(Code::invalid_argument, "hosts must be empty or name one host per rank, and world must be positive"));
   }
   const auto job = std::make_shared<LoopbackJob>(options, personality_of(options));

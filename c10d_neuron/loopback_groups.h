@@ -1,5 +1,5 @@
-// make_loopback_groups: N process groups in one process, one engine each, over the loopback transport: ranks are threads.
-// For tests; the composition root of a job without control plane, shared memory or libfabric.
+// make_loopback_groups: N process groups in one process, one engine each, over the loopback transport: ranks are
+// threads. For tests; the composition root of a job without control plane, shared memory or libfabric.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// PerProcess: one T for the process, never destroyed, so that exit cannot run into threads that still use it; a forked child
-// gets its own instead of its parent's, whose threads and locks it does not have. Any thread.
+// PerProcess: one T for the process, never destroyed, so that exit cannot run into threads that still use it; a forked
+// child gets its own instead of its parent's, whose threads and locks it does not have. Any thread.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -24,8 +24,8 @@ Result<Config> read_config() {
   return std::move(read->config);
 }
 
-/// Runs what may block for long. On Python's main thread it runs elsewhere, so that Ctrl-C can be answered meanwhile; an
-/// interrupt calls `cancel` and leaves it to end by itself, so both own what they use.
+/// Runs what may block for long. On Python's main thread it runs elsewhere, so that Ctrl-C can be answered meanwhile;
+/// an interrupt calls `cancel` and leaves it to end by itself, so both own what they use.
 template <typename Value>
 Result<Value> interruptible(bool answers, std::function<Result<Value>()> body, const std::function<void()>& cancel) {
   if (!answers || !is_main_thread()) return body();
@@ -56,9 +56,7 @@ Result<Value> interruptible(bool answers, std::function<Result<Value>()> body, c
 
 }  // namespace
 
-std::shared_ptr<ProcessEngine> process_engine() {
-  return {std::shared_ptr<void>(), &PerProcess<ProcessEngine>::get()};
-}
+std::shared_ptr<ProcessEngine> process_engine() { return {std::shared_ptr<void>(), &PerProcess<ProcessEngine>::get()}; }
 
 std::shared_ptr<Job> ProcessEngine::find(const std::vector<std::int64_t>& global_ranks) {
   const std::lock_guard lock(mutex_);

@@ -1,9 +1,9 @@
 // ProcessEngine: the composition root: the jobs that this process takes part in, and the groups made in them.
 // A resource; one per process (PerProcess), never destroyed. Any thread.
 //
-// The first group of a process joins a job over that group's store. A later group whose members all are in a known job is
-// made in it: of several, the largest, then that of the smallest generation, so that all members choose alike. Members that
-// no known job covers join another one.
+// The first group of a process joins a job over that group's store. A later group whose members all are in a known job
+// is made in it: of several, the largest, then that of the smallest generation, so that all members choose alike.
+// Members that no known job covers join another one.
 #pragma once
 #include <memory>
 #include <mutex>

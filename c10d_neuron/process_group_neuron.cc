@@ -14,8 +14,9 @@ namespace neuron {
 void Group::check_process() const {
   if (forks == fork_count()) return;
   raise(Status(Code::unsupported,
-               "group \"" + communicator->spec().name + "\" belongs to the process that this one was forked from and cannot be "
-               "used here: call init_process_group in the child, or start it with the \"spawn\" method."));
+               "group \"" + communicator->spec().name +
+                   "\" belongs to the process that this one was forked from and cannot be "
+                   "used here: call init_process_group in the child, or start it with the \"spawn\" method."));
 }
 
 ProcessGroupNeuron::ProcessGroupNeuron(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
@@ -57,7 +58,8 @@ bool ProcessGroupNeuron::is_coalescing_here() const {
   return coalescing_thread_ == std::this_thread::get_id();
 }
 
-ProcessGroupNeuron::WorkNeuronPtr ProcessGroupNeuron::issue(Call call, std::chrono::milliseconds timeout, Urgency urgency) {
+ProcessGroupNeuron::WorkNeuronPtr ProcessGroupNeuron::issue(Call call, std::chrono::milliseconds timeout,
+                                                            Urgency urgency) {
   group_->check_process();
   const bool coalescing = is_coalescing_here();
   call.request.urgency = coalescing ? Urgency::deferred : urgency;
@@ -178,11 +180,15 @@ void ProcessGroupNeuron::shutdown() {
 c10d::ErrorType ProcessGroupNeuron::getError() {
   const Status error = group_->communicator->error();
   switch (error.code()) {
-    case Code::ok: return c10d::ErrorType::SUCCESS;
-    case Code::timeout: return c10d::ErrorType::TIMEOUT;
+    case Code::ok:
+      return c10d::ErrorType::SUCCESS;
+    case Code::timeout:
+      return c10d::ErrorType::TIMEOUT;
     case Code::peer_lost:
-    case Code::mismatch: return c10d::ErrorType::REMOTE_ERROR;
-    default: return c10d::ErrorType::COMM_ERROR;
+    case Code::mismatch:
+      return c10d::ErrorType::REMOTE_ERROR;
+    default:
+      return c10d::ErrorType::COMM_ERROR;
   }
 }
 

@@ -1,7 +1,7 @@
-// ProcessGroupNeuron: the c10d backend: one process's view of one group. Checks and translates each call (Call), issues it
-// (Communicator) and hands out a Work (WorkNeuron).
-// A resource, owned by c10d through intrusive_ptr. Any thread; no call but construction and split blocks on peers.
-// Errors: see call.h (bad arguments) and errors.h (what ended an operation, a closed group).
+// ProcessGroupNeuron: the c10d backend: one process's view of one group. Checks and translates each call (Call), issues
+// it (Communicator) and hands out a Work (WorkNeuron). A resource, owned by c10d through intrusive_ptr. Any thread; no
+// call but construction and split blocks on peers. Errors: see call.h (bad arguments) and errors.h (what ended an
+// operation, a closed group).
 #pragma once
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -50,11 +50,14 @@ class ProcessGroupNeuron final : public c10d::Backend {
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
-  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
-  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& options) override;
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;

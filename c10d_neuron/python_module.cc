@@ -1,5 +1,5 @@
-// The Python extension module c10d_neuron._C: the backend's creator, its classes, and what the engine can tell of itself.
-// Everything that may block releases the GIL.
+// The Python extension module c10d_neuron._C: the backend's creator, its classes, and what the engine can tell of
+// itself. Everything that may block releases the GIL.
 #include <torch/csrc/utils/pybind.h>
 
 #include <pybind11/chrono.h>
@@ -57,10 +57,14 @@ py::list traffic_of(const Engine& engine, const std::vector<std::int64_t>& globa
 
 const char* state_name(FlightRecord::State state) {
   switch (state) {
-    case FlightRecord::State::issued: return "issued";
-    case FlightRecord::State::started: return "started";
-    case FlightRecord::State::done: return "done";
-    case FlightRecord::State::failed: return "failed";
+    case FlightRecord::State::issued:
+      return "issued";
+    case FlightRecord::State::started:
+      return "started";
+    case FlightRecord::State::done:
+      return "done";
+    case FlightRecord::State::failed:
+      return "failed";
   }
   return "unknown";
 }
@@ -125,7 +129,9 @@ void bind_options(py::class_<ProcessGroupNeuron, c10d::Backend, GroupPtr>& group
            }),
            py::arg("backend") = "neuron", py::arg("timeout") = kBackendDefaultTimeout)
       .def("__copy__", copy)
-      .def("__deepcopy__", [copy](const Options& self, const py::object& /*memo*/) { return copy(self); }, py::arg("memo"));
+      .def(
+          "__deepcopy__", [copy](const Options& self, const py::object& /*memo*/) { return copy(self); },
+          py::arg("memo"));
 }
 
 void bind_group(py::module_& module) {
@@ -137,17 +143,21 @@ void bind_group(py::module_& module) {
                              [](ProcessGroupNeuron& self) {
                                return c10::static_intrusive_pointer_cast<Options>(self.getBackendOptions());
                              })
-      .def("perform_nocolor_split", [](ProcessGroupNeuron& /*self*/, const py::object& /*device*/) {}, py::arg("device"),
-           "What a rank outside a new group has to do for it: nothing.")
+      .def(
+          "perform_nocolor_split", [](ProcessGroupNeuron& /*self*/, const py::object& /*device*/) {}, py::arg("device"),
+          "What a rank outside a new group has to do for it: nothing.")
       .def("comm_split_count", &ProcessGroupNeuron::split_count)
       .def("get_error", &ProcessGroupNeuron::getError, NoGil())
       .def("_set_default_timeout", &ProcessGroupNeuron::setTimeout, py::arg("timeout"), NoGil())
-      .def("traffic", [](const ProcessGroupNeuron& self) { return traffic_of(*self.group().engine, {}); },
-           "Per peer and transport: messages, bytes, scheduled_bytes.")
-      .def("flight_records", [](const ProcessGroupNeuron& self) { return records_of(*self.group().engine); },
-           "The last operations of this process, oldest first, as dicts.")
-      .def("memory_in_use", [](const ProcessGroupNeuron& self) { return self.group().engine->memory_in_use(); },
-           "Bytes that the engine holds for unmatched messages, queued sends and running operations.");
+      .def(
+          "traffic", [](const ProcessGroupNeuron& self) { return traffic_of(*self.group().engine, {}); },
+          "Per peer and transport: messages, bytes, scheduled_bytes.")
+      .def(
+          "flight_records", [](const ProcessGroupNeuron& self) { return records_of(*self.group().engine); },
+          "The last operations of this process, oldest first, as dicts.")
+      .def(
+          "memory_in_use", [](const ProcessGroupNeuron& self) { return self.group().engine->memory_in_use(); },
+          "Bytes that the engine holds for unmatched messages, queued sends and running operations.");
 }
 
 }  // namespace
@@ -157,21 +167,23 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   bind_group(module);
   module.attr("version") = C10D_NEURON_VERSION;
   module.attr("protocol_version") = kProtocolVersion;
-  module.def("create", &create, py::arg("options"), py::arg("pg_options") = nullptr, py::arg("name") = "neuron", NoGil(),
-             "Creator for torch.distributed.Backend.register_backend(..., extended_api=True).");
+  module.def("create", &create, py::arg("options"), py::arg("pg_options") = nullptr, py::arg("name") = "neuron",
+             NoGil(), "Creator for torch.distributed.Backend.register_backend(..., extended_api=True).");
   module.def("knobs_markdown", &knobs_as_markdown, "The table of C10D_NEURON_* variables.");
-  module.def("traffic", [] {
-    return of_all_jobs([](const Job& job) { return traffic_of(job.engine(), job.members()); });
-  }, "Per peer (global rank) and transport: messages, bytes, scheduled_bytes.");
-  module.def("flight_records", [] { return of_all_jobs([](const Job& job) { return records_of(job.engine()); }); },
-             "The last operations of this process, oldest first, as dicts.");
-  module.def("_make_loopback_groups",
-             [](Rank world, std::uint64_t seed, const std::string& personality, const std::vector<std::string>& hosts,
-                std::chrono::milliseconds timeout) {
-               return make_loopback_groups({world, seed, personality, hosts, timeout});
-             },
-             py::arg("world"), py::arg("seed") = 1, py::arg("personality") = "efa_direct",
-             py::arg("hosts") = std::vector<std::string>(), py::arg("timeout") = std::chrono::milliseconds(30'000), NoGil());
+  module.def(
+      "traffic", [] { return of_all_jobs([](const Job& job) { return traffic_of(job.engine(), job.members()); }); },
+      "Per peer (global rank) and transport: messages, bytes, scheduled_bytes.");
+  module.def(
+      "flight_records", [] { return of_all_jobs([](const Job& job) { return records_of(job.engine()); }); },
+      "The last operations of this process, oldest first, as dicts.");
+  module.def(
+      "_make_loopback_groups",
+      [](Rank world, std::uint64_t seed, const std::string& personality, const std::vector<std::string>& hosts,
+         std::chrono::milliseconds timeout) {
+        return make_loopback_groups({world, seed, personality, hosts, timeout});
+      },
+      py::arg("world"), py::arg("seed") = 1, py::arg("personality") = "efa_direct",
+      py::arg("hosts") = std::vector<std::string>(), py::arg("timeout") = std::chrono::milliseconds(30'000), NoGil());
   py::module_::import("atexit").attr("register")(py::cpp_function(&at_exit));
 }
 

@@ -1,5 +1,5 @@
-// StoreAdapter: torch's c10d store as the control plane's KeyValueStore. A resource; keeps the store alive. Any thread, without
-// the GIL (a store written in Python takes it itself). Waiting ends early when cancel() is called.
+// StoreAdapter: torch's c10d store as the control plane's KeyValueStore. A resource; keeps the store alive. Any thread,
+// without the GIL (a store written in Python takes it itself). Waiting ends early when cancel() is called.
 #pragma once
 #include <torch/csrc/distributed/c10d/Store.hpp>
 

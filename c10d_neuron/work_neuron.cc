@@ -97,8 +97,8 @@ std::exception_ptr WorkNeuron::exception() const {
 }
 
 int WorkNeuron::sourceRank() const {
-  TORCH_CHECK(operation_->collective() == Collective::receive,
-              "source_rank() is known for a receive only, this is ", operation_->describe());
+  TORCH_CHECK(operation_->collective() == Collective::receive, "source_rank() is known for a receive only, this is ",
+              operation_->describe());
   return operation_->source_rank();
 }
 
@@ -142,7 +142,8 @@ bool WorkNeuron::wait(std::chrono::milliseconds timeout) {
 
 void WorkNeuron::abort() {
   const ReleaseGil no_gil;
-  if (const auto group = group_.lock()) group->communicator->abort("abort() was called on the work of " + operation_->describe() + ".");
+  if (const auto group = group_.lock())
+    group->communicator->abort("abort() was called on the work of " + operation_->describe() + ".");
 }
 
 void WorkNeuron::settle() {
@@ -229,7 +230,8 @@ bool CoalescedWork::wait(std::chrono::milliseconds timeout) {
   for (const auto& part : parts_) {
     auto left = timeout;
     if (timeout.count() > 0) {
-      const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+      const auto spent =
+          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       left = std::max(timeout - spent, std::chrono::milliseconds(1));
     }
     part->wait(left);

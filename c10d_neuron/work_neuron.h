@@ -18,15 +18,15 @@ namespace neuron {
 
 /// The tensors of an operation. A value; lives until the operation is done.
 struct WorkMemory {
-  std::vector<at::Tensor> results;  // the user's outputs, in the order of the call
-  std::vector<at::Tensor> held;     // inputs and contiguous copies
+  std::vector<at::Tensor> results;                             // the user's outputs, in the order of the call
+  std::vector<at::Tensor> held;                                // inputs and contiguous copies
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_back;  // (user's output, its contiguous copy)
 
   void copy_back();
 };
 
-/// The end of the profiler's record of an operation: written by whoever comes first, the waiter or the callback executor.
-/// wait() returns after it, so that a profiler which is stopped then has nothing pending.
+/// The end of the profiler's record of an operation: written by whoever comes first, the waiter or the callback
+/// executor. wait() returns after it, so that a profiler which is stopped then has nothing pending.
 class ProfilerRecord {
  public:
   explicit ProfilerRecord(std::function<void()> end) : end_(std::move(end)) {}

@@ -84,8 +84,8 @@ Result<std::vector<std::string>> own_addresses(const std::string& network_interf
   if (!network_interface.empty() && !found.interfaces.contains(network_interface)) {
     std::string existing;
     for (const auto& name : found.interfaces) existing += (existing.empty() ? "" : ", ") + name;
-    return Status(Code::unavailable, "There is no network interface " + network_interface + " (C10D_NEURON_INTERFACE); " +
-                                         "this host has " + existing + ".");
+    return Status(Code::unavailable, "There is no network interface " + network_interface +
+                                         " (C10D_NEURON_INTERFACE); " + "this host has " + existing + ".");
   }
   if (const auto first = default_route_address(); first && network_interface.empty()) {
     const auto position = std::find(found.v4.begin(), found.v4.end(), *first);

@@ -1,6 +1,6 @@
-// Addresses: by which numeric addresses others may reach this process.
-// Functions that ask the kernel or the resolver; any thread. Errors: unavailable (no such interface: names those that exist),
-// unavailable (a name that does not resolve: names it and says why).
+// Addresses: by which numeric addresses others may reach this process. Functions that ask the kernel or the resolver;
+// any thread. Errors: unavailable (no such interface: names those that exist), unavailable (a name that does not
+// resolve: names it and says why).
 #pragma once
 #include <cstdint>
 #include <string>

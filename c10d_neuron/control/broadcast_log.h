@@ -1,6 +1,7 @@
-// BroadcastLog: which broadcasts this rank has seen, and the last of them, to be told again to a link that comes up later.
-// A plain object of the mesh, used on Control's thread; nothing fails. Flooding plus this log needs no tree and no leader:
-// whatever links there are, each message reaches every rank that is connected, once and in its sender's order.
+// BroadcastLog: which broadcasts this rank has seen, and the last of them, to be told again to a link that comes up
+// later. A plain object of the mesh, used on Control's thread; nothing fails. Flooding plus this log needs no tree and
+// no leader: whatever links there are, each message reaches every rank that is connected, once and in its sender's
+// order.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -7,14 +7,16 @@
 #include <mutex>
 
 #include "c10d_neuron/control/joiner.h"
+#include "c10d_neuron/control/wire.h"
+#include "transport/base/log.h"
 
 namespace neuron::control {
 namespace {
 
 constexpr auto kLeavePatience = std::chrono::seconds(1);
 
-/// Control as join() returns it. In a forked child it does nothing and leaks what it holds: gRPC and the thread belong to the
-/// process that joined.
+/// Control as join() returns it. In a forked child it does nothing and leaks what it holds: gRPC and the thread belong
+/// to the process that joined.
 class Node final : public Control {
  public:
   explicit Node(Joiner& joined)
@@ -39,10 +41,13 @@ class Node final : public Control {
   [[nodiscard]] const std::string& token() const override { return token_; }
 
   void send(Rank destination, std::vector<std::byte> bytes) override {
-    post([mesh = mesh_, destination, bytes = std::move(bytes)]() mutable { mesh->send(destination, std::move(bytes)); });
+    if (is_too_large(bytes)) return;
+    post(
+        [mesh = mesh_, destination, bytes = std::move(bytes)]() mutable { mesh->send(destination, std::move(bytes)); });
   }
 
   void broadcast(std::vector<std::byte> bytes) override {
+    if (is_too_large(bytes)) return;
     post([mesh = mesh_, bytes = std::move(bytes)] { mesh->broadcast(bytes); });
   }
 
@@ -71,6 +76,13 @@ class Node final : public Control {
 
  private:
   [[nodiscard]] bool is_owner() const { return ::getpid() == owner_; }
+
+  [[nodiscard]] bool is_too_large(const std::vector<std::byte>& bytes) const {
+    if (bytes.size() <= kLargestPayload || !is_owner()) return false;
+    log(LogLevel::error,
+        "A control message of " + std::to_string(bytes.size()) + " bytes is dropped: the limit is 8 MiB.");
+    return true;
+  }
 
   template <typename Work>
   void post(Work work) {

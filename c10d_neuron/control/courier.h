@@ -1,7 +1,7 @@
-// Courier: messages from this rank to single others, in order and exactly once, over a network that may lose what is under way
-// while a host changes its leader. Keeps each message until its destination has confirmed it, and says it again if it does not.
-// A plain object of the mesh, used on Control's thread; time is passed in. Nothing fails; a destination that takes nothing
-// while more than kMostQueuedBytes wait loses the newest.
+// Courier: messages from this rank to single others, in order and exactly once, over a network that may lose what is
+// under way while a host changes its leader. Keeps each message until its destination has confirmed it, and says it
+// again if it does not. A plain object of the mesh, used on Control's thread; time is passed in. Nothing fails; a
+// destination that takes nothing while more than kMostQueuedBytes wait loses the newest.
 #pragma once
 #include <cstddef>
 #include <cstdint>

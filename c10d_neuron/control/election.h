@@ -1,6 +1,6 @@
 // Election: who speaks for a host. The first rank to bind the host's abstract socket leads, the others connect to it.
-// Resources on Control's thread, held by shared pointers because operations are pending on them. An election does not fail: it
-// tries until it has an outcome or is cancelled; `waiting_for` says why it has none yet.
+// Resources on Control's thread, held by shared pointers because operations are pending on them. An election does not
+// fail: it tries until it has an outcome or is cancelled; `waiting_for` says why it has none yet.
 #pragma once
 #include <functional>
 #include <memory>

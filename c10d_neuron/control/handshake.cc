@@ -46,10 +46,14 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
   void on_frame(proto::Frame& frame) {
     switch (frame.body_case()) {
-      case proto::Frame::kHello: return on_hello(frame.hello());
-      case proto::Frame::kHelloAnswer: return on_answer(frame.hello_answer());
-      case proto::Frame::kProof: return on_proof(frame.proof());
-      default: return end({Code::refused, "the peer did not say who it is"});
+      case proto::Frame::kHello:
+        return on_hello(frame.hello());
+      case proto::Frame::kHelloAnswer:
+        return on_answer(frame.hello_answer());
+      case proto::Frame::kProof:
+        return on_proof(frame.proof());
+      default:
+        return end({Code::refused, "the peer did not say who it is"});
     }
   }
 
@@ -69,8 +73,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   void on_answer(const proto::HelloAnswer& answer) {
     peer_ = answer.rank();
     const bool is_expected = expected_ == kNoRank || expected_ == peer_;
-    const auto right =
-        proof(self_.token, "answers", self_.generation, answer.nonce(), nonce_, peer_, self_.rank);
+    const auto right = proof(self_.token, "answers", self_.generation, answer.nonce(), nonce_, peer_, self_.rank);
     if (!is_expected || answer.generation() != self_.generation || !equal_in_constant_time(right, answer.mac())) {
       return end({Code::refused, "the peer is not who it should be, or does not know the token"});
     }

@@ -1,7 +1,7 @@
 // Handshake: two ranks show each other over a new link that they know the token of this join, without saying it.
 // Functions that start it on Control's thread; `done` is called once, there. On an error the link is closed. The link's
-// listener is replaced: the caller sets its own in `done`. Errors: refused (a wrong token or another join), unavailable (the
-// connection ended), timeout.
+// listener is replaced: the caller sets its own in `done`. Errors: refused (a wrong token or another join), unavailable
+// (the connection ended), timeout.
 #pragma once
 #include <functional>
 #include <string>

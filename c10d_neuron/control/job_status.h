@@ -1,6 +1,6 @@
-// job_status: asks rank 0 of a running job who is there, with the key that it published in the store.
-// A function that blocks up to two seconds; any thread but Control's. Errors: refused (a wrong token), unavailable (rank 0 does
-// not answer, or the join is not complete), invalid_argument (not a key).
+// job_status: asks rank 0 of a running job who is there, with the key that it published in the store. A function that
+// blocks up to two seconds; any thread but Control's. Errors: refused (a wrong token), unavailable (rank 0 does not
+// answer, or the join is not complete), invalid_argument (not a key).
 #pragma once
 #include <string>
 #include <utility>

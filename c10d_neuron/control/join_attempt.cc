@@ -55,11 +55,16 @@ void JoinAttempt::follow(LinkPointer link, Descriptor pidfd) {
 
 void JoinAttempt::on_leader_frame(proto::Frame& frame) {
   switch (frame.body_case()) {
-    case proto::Frame::kPart: return take_part(frame.part());
-    case proto::Frame::kFailure: return end(End::failed, status_of(frame.failure()));
-    case proto::Frame::kProgress: return wait_for(frame.progress().text());
-    case proto::Frame::kRetry: return end(End::again, {Code::unavailable, frame.retry().text()});
-    default: return;
+    case proto::Frame::kPart:
+      return take_part(frame.part());
+    case proto::Frame::kFailure:
+      return end(End::failed, status_of(frame.failure()));
+    case proto::Frame::kProgress:
+      return wait_for(frame.progress().text());
+    case proto::Frame::kRetry:
+      return end(End::again, {Code::unavailable, frame.retry().text()});
+    default:
+      return;
   }
 }
 
@@ -74,8 +79,8 @@ void JoinAttempt::on_guest(LinkPointer link, Descriptor pidfd) {
 }
 
 void JoinAttempt::on_guest_frame(Link* link, proto::Frame& frame) {
-  const auto guest =
-      std::find_if(guests_.begin(), guests_.end(), [&](const Guest& each) { return each.neighbour.link.get() == link; });
+  const auto guest = std::find_if(guests_.begin(), guests_.end(),
+                                  [&](const Guest& each) { return each.neighbour.link.get() == link; });
   if (guest == guests_.end() || !frame.has_record()) return;
   guest->record = frame.record();
   guest->record.set_leads(false);
@@ -87,8 +92,8 @@ void JoinAttempt::on_guest_frame(Link* link, proto::Frame& frame) {
 }
 
 void JoinAttempt::on_guest_gone(Link* link) {
-  const auto guest =
-      std::find_if(guests_.begin(), guests_.end(), [&](const Guest& each) { return each.neighbour.link.get() == link; });
+  const auto guest = std::find_if(guests_.begin(), guests_.end(),
+                                  [&](const Guest& each) { return each.neighbour.link.get() == link; });
   if (guest == guests_.end()) return;
   if (admitted_ && guest->has_record) {
     proto::FromLeader message;
@@ -154,8 +159,8 @@ void JoinAttempt::on_dial_end(JoinClient::End how, const std::string& why) {
                     (has_token ? ": their tokens differ. Give all ranks the same C10D_NEURON_TOKEN_FILE."
                                : ": it uses a token file and this rank has none. Set C10D_NEURON_TOKEN_FILE.")});
   }
-  wait_for("rank 0 (" + setup_.key.process() + ") at " + address + ", which cannot be reached: " +
-           (why.empty() ? "it closed the connection" : why) +
+  wait_for("rank 0 (" + setup_.key.process() + ") at " + address +
+           ", which cannot be reached: " + (why.empty() ? "it closed the connection" : why) +
            ". Check that rank 0 runs, that this address is reachable from here and no firewall is between, or name the "
            "right interface in C10D_NEURON_INTERFACE on rank 0");
   proto::Frame frame;

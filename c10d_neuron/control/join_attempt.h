@@ -1,6 +1,6 @@
-// JoinAttempt: one try to join the generation that the store's key names: elect the host's leader, and as leader speak to
-// rank 0 for the host. A shared resource on Control's thread; `waiting_for` and `polls_store` may be asked by any thread.
-// Ends with exactly one Outcome, unless cancelled.
+// JoinAttempt: one try to join the generation that the store's key names: elect the host's leader, and as leader speak
+// to rank 0 for the host. A shared resource on Control's thread; `waiting_for` and `polls_store` may be asked by any
+// thread. Ends with exactly one Outcome, unless cancelled.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -21,7 +21,7 @@ struct Seat {
     LinkPointer link;
     Descriptor pidfd;
   };
-  std::shared_ptr<Door> door;          // of the leader only
+  std::shared_ptr<Door> door;         // of the leader only
   std::vector<Neighbour> neighbours;  // the leader's locals, or the one leader
   std::vector<Participant> participants;
 };

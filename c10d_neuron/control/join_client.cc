@@ -3,8 +3,8 @@
 #include <deque>
 #include <mutex>
 
-#include <boost/asio/steady_timer.hpp>
 #include <grpcpp/grpcpp.h>
+#include <boost/asio/steady_timer.hpp>
 
 #include "c10d_neuron/control/addresses.h"
 #include "c10d_neuron/control/handshake.h"

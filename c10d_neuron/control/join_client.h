@@ -1,6 +1,6 @@
-// JoinClient: a leader's stream to rank 0, over which the ranks of its host join.
-// A resource that lives until gRPC is done with it; `dial`, `say` and `cancel` on Control's thread, where the events are also
-// called. It ends with on_end, once, unless it is cancelled or detached, which its owner must do before the Runtime ends.
+// JoinClient: a leader's stream to rank 0, over which the ranks of its host join. A resource that lives until gRPC is
+// done with it; `dial`, `say` and `cancel` on Control's thread, where the events are also called. It ends with on_end,
+// once, unless it is cancelled or detached, which its owner must do before the Runtime ends.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -69,8 +69,9 @@ Result<std::unique_ptr<JoinServer>> JoinServer::create(Runtime& runtime, Setup s
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
   made->server_ = builder.BuildAndStart();
   if (!made->server_ || port == 0) {
-    return Status(Code::unavailable, "Rank 0 cannot listen on " + address + " for the others to join. Check that the " +
-                                         "address belongs to this host, or name an interface in C10D_NEURON_INTERFACE.");
+    return Status(Code::unavailable,
+                  "Rank 0 cannot listen on " + address + " for the others to join. Check that the " +
+                      "address belongs to this host, or name an interface in C10D_NEURON_INTERFACE.");
   }
   made->port_ = static_cast<std::uint16_t>(port);
   made->core_->start();

@@ -1,7 +1,7 @@
-// JoinServer: what rank 0 serves: the join, and late questions about the job's state.
-// A resource of rank 0. `create` and all but `stop` on Control's thread; `stop` on any other, since gRPC's threads may need
-// Control's to end. Never destroyed while the process could be a fork: who is not its owner leaks it. Errors: unavailable (no
-// port could be opened).
+// JoinServer: what rank 0 serves: the join, and late questions about the job's state. A resource of rank 0. `create`
+// and all but `stop` on Control's thread; `stop` on any other, since gRPC's threads may need Control's to end. Never
+// destroyed while the process could be a fork: who is not its owner leaks it. Errors: unavailable (no port could be
+// opened).
 #pragma once
 #include <functional>
 #include <memory>

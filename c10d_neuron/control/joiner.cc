@@ -36,8 +36,8 @@ constexpr milliseconds kStorePatience{1000};
 constexpr milliseconds kFarewellPatience{1000};
 constexpr milliseconds kSettlePatience{3000};  // with links to other hosts; what comes later is reported as a death
 
-/// A failed join's server and thread, kept until this process serves the next one or ends. Leaked on purpose: the thread may
-/// run while the process ends.
+/// A failed join's server and thread, kept until this process serves the next one or ends. Leaked on purpose: the
+/// thread may run while the process ends.
 struct Lingering {
   std::mutex mutex;
   std::unique_ptr<Runtime> runtime;
@@ -162,8 +162,8 @@ Status Joiner::serve() {
   if (token.empty()) token = make_token();
   proto::JoinKey key;
   key.set_generation(random_nonce());
-  JoinServer::Setup setup{options_.world,  options_.self.version, key.generation(),
-                          token,           self_.addresses,       options_.network_interface.empty()};
+  JoinServer::Setup setup{options_.world, options_.self.version, key.generation(),
+                          token,          self_.addresses,       options_.network_interface.empty()};
   auto made = runtime->run([&] { return JoinServer::create(*runtime, std::move(setup)); });
   if (!made) return made.status();
   server = std::move(*made);
@@ -180,14 +180,16 @@ Status Joiner::serve() {
 Result<proto::JoinKey> Joiner::read_key() {
   auto value = store_.get(kJoinKey, remaining());
   if (!value && value.status().code() == Code::timeout) {
-    return Status(Code::timeout, waited_for_.empty() ? "rank 0 to say in the store where to join. Check that rank 0 runs "
-                                                       "and that all ranks use the same store"
-                                                     : waited_for_);
+    return Status(Code::timeout, waited_for_.empty()
+                                     ? "rank 0 to say in the store where to join. Check that rank 0 runs "
+                                       "and that all ranks use the same store"
+                                     : waited_for_);
   }
   if (!value) return value.status();
   if (options_.rank == 0 && *value != own_key_) {
     return Status(Code::mismatch, "Two processes say that they are rank 0: the other one has replaced the join of " +
-                                      process_text(self_.member) + " in the store. Give each process a rank of its own.");
+                                      process_text(self_.member) +
+                                      " in the store. Give each process a rank of its own.");
   }
   proto::JoinKey key;
   if (!key.ParseFromString(*value) || key.addresses().empty()) {
@@ -234,7 +236,8 @@ Status Joiner::attempt(const proto::JoinKey& key) {
   const auto attempt = std::make_shared<JoinAttempt>(*runtime, std::move(setup), std::move(done));
   runtime->run([&] { attempt->start(); });
   Status status = wait(*attempt, waiting, key);
-  runtime->run([&] { attempt->abandon("rank " + std::to_string(options_.rank) + ", which led this host, has given up"); });
+  runtime->run(
+      [&] { attempt->abandon("rank " + std::to_string(options_.rank) + ", which led this host, has given up"); });
   return mesh ? Status() : status;  // joined, if only at the last moment
 }
 
@@ -281,7 +284,8 @@ std::string Joiner::patience_text() const {
 }
 
 Status Joiner::timed_out(const std::string& waiting_for) {
-  return {Code::timeout, "After " + patience_text() + " " + rank_text(self_.member) + " still waits for " + waiting_for + "."};
+  return {Code::timeout,
+          "After " + patience_text() + " " + rank_text(self_.member) + " still waits for " + waiting_for + "."};
 }
 
 Status Joiner::timed_out_at_rank_0() {
@@ -291,11 +295,12 @@ Status Joiner::timed_out_at_rank_0() {
     addresses += (addresses.empty() ? "" : ", ") + endpoint_text(address, server->port());
   }
   const auto joined = static_cast<std::size_t>(options_.world) - missing.size();
-  return {Code::timeout, ranks_text(missing) + (missing.size() == 1 ? " has" : " have") + " not joined after " +
-                             patience_text() + " (" + std::to_string(joined) + " of " + std::to_string(options_.world) +
-                             " have). Check that their processes run, that they use the same store, and that they reach "
-                             "rank 0 at one of " +
-                             addresses + "."};
+  return {Code::timeout,
+          ranks_text(missing) + (missing.size() == 1 ? " has" : " have") + " not joined after " + patience_text() +
+              " (" + std::to_string(joined) + " of " + std::to_string(options_.world) +
+              " have). Check that their processes run, that they use the same store, and that they reach "
+              "rank 0 at one of " +
+              addresses + "."};
 }
 
 }  // namespace neuron::control

@@ -1,7 +1,7 @@
-// Joiner: the blocking part of Control::join: publish or read the store's key, try to join what it names, and try again with
-// what it names next, until the job is complete or the time is over.
-// A resource of one call of join, on the caller's thread. What it made is taken out by the caller at the end; after a failure
-// rank 0's server lingers (see linger), so that late ranks hear the reason too.
+// Joiner: the blocking part of Control::join: publish or read the store's key, try to join what it names, and try again
+// with what it names next, until the job is complete or the time is over. A resource of one call of join, on the
+// caller's thread. What it made is taken out by the caller at the end; after a failure rank 0's server lingers (see
+// linger), so that late ranks hear the reason too.
 #pragma once
 #include <chrono>
 #include <condition_variable>

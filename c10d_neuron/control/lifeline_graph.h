@@ -1,5 +1,6 @@
-// Which hosts keep a link to each other: a ring, so that it stays connected when any one host goes, and a hypercube, so that a
-// message crosses it in O(log hosts) steps over O(log hosts) links per host. A pure function of the hosts that are left.
+// Which hosts keep a link to each other: a ring, so that it stays connected when any one host goes, and a hypercube, so
+// that a message crosses it in O(log hosts) steps over O(log hosts) links per host. A pure function of the hosts that
+// are left.
 #pragma once
 #include <set>
 #include <span>

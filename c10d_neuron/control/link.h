@@ -1,6 +1,6 @@
-// Link: frames in both directions over one connected socket, of either family.
-// A shared resource: its owner and its pending operations hold it. Used on Control's thread only. When the peer closes, or
-// the socket fails, on_close is called once; not after close().
+// Link: frames in both directions over one connected socket, of either family. A shared resource: its owner and its
+// pending operations hold it. Used on Control's thread only. When the peer closes, or the socket fails, on_close is
+// called once; not after close().
 #pragma once
 #include <deque>
 #include <functional>
@@ -46,7 +46,7 @@ class Link : public std::enable_shared_from_this<Link> {
   [[nodiscard]] Nanoseconds last_heard() const { return last_heard_; }
   [[nodiscard]] asio::any_io_executor executor() { return socket_.get_executor(); }
 
-  Rank peer = kNoRank;         // set once authenticated
+  Rank peer = kNoRank;           // set once authenticated
   bool is_synchronised = false;  // the peer has said what it knows: floods go this way
   bool said_farewell = false;    // the peer closes this link on purpose: its end is no death
 

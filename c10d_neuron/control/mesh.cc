@@ -17,7 +17,7 @@ constexpr auto kDrainPatience = std::chrono::milliseconds(400);
 constexpr auto kUnreadCheck = std::chrono::milliseconds(2);
 constexpr int kUnreadChecks = 50;
 // Of a process that is not linked to this one: that it left may still be under way through the leader.
-constexpr auto kHearsayPatience = std::chrono::milliseconds(300);
+constexpr auto kHearsayPatience = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -73,7 +73,8 @@ std::string Mesh::ended_text(Rank rank) const {
 void Mesh::depart(Rank rank, Presence how, const std::string& reason, const Link* from) {
   if (rank == self_) {
     if (how == Presence::dead && !leaving_) {
-      log_once(LogLevel::error, "Another rank says that this one is lost: " + reason + ". The network between them is broken.");
+      log_once(LogLevel::error,
+               "Another rank says that this one is lost: " + reason + ". The network between them is broken.");
     }
     return;
   }
@@ -119,7 +120,8 @@ void Mesh::on_exit(Rank rank, int checks) {
   }
   auto timer = std::make_shared<asio::steady_timer>(io_);
   timer->expires_after(link ? kUnreadCheck : kHearsayPatience);
-  timer->async_wait([self = shared_from_this(), timer, rank, checks](const Error&) { self->on_exit(rank, checks + 1); });
+  timer->async_wait(
+      [self = shared_from_this(), timer, rank, checks](const Error&) { self->on_exit(rank, checks + 1); });
 }
 
 void Mesh::watch(Rank rank, Descriptor pidfd) {
@@ -168,8 +170,8 @@ void Mesh::say_left() {
   check_drained();
 }
 
-// A leader relays until the locals that stay have found another one; then, or if it only follows, it closes its own side of
-// each link and waits until the other side has read everything and closed too.
+// A leader relays until the locals that stay have found another one; then, or if it only follows, it closes its own
+// side of each link and waits until the other side has read everything and closed too.
 void Mesh::check_drained() {
   if (!leaving_) return;
   if (!said_left_) {

@@ -1,9 +1,9 @@
-// Mesh: a rank of a running job: its links, what travels over them, and who has left or died.
-// Ranks of a host have a link to their leader; leaders have links to the leaders of some other hosts (lifeline_graph.h), and to
-// more on demand. Nothing relies on who leads: broadcasts and departures flood over whatever links there are and are told again
-// to links that come up later (BroadcastLog), messages are repeated until confirmed (Courier). So a leader may leave or die;
-// the others of its host elect another one, and nothing is lost.
-// A shared resource on Control's thread, which also calls the listener. Nothing here fails; deaths are what it reports.
+// Mesh: a rank of a running job: its links, what travels over them, and who has left or died. Ranks of a host have a
+// link to their leader; leaders have links to the leaders of some other hosts (lifeline_graph.h), and to more on
+// demand. Nothing relies on who leads: broadcasts and departures flood over whatever links there are and are told again
+// to links that come up later (BroadcastLog), messages are repeated until confirmed (Courier). So a leader may leave or
+// die; the others of its host elect another one, and nothing is lost. A shared resource on Control's thread, which also
+// calls the listener. Nothing here fails; deaths are what it reports.
 #pragma once
 #include <deque>
 #include <functional>

@@ -13,7 +13,9 @@ constexpr std::size_t kMostWaiting = 4096;
 constexpr std::uint32_t kMostHops = 8;
 constexpr Nanoseconds kConfirmationDelay = 2 * kMillisecond;
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 }  // namespace
 
@@ -96,9 +98,13 @@ void Mesh::route(Rank destination, const Encoded& frame) {
 
 void Mesh::on_frame(Link* link, proto::Frame& frame) {
   switch (frame.body_case()) {
-    case proto::Frame::kSync: return on_sync(link, frame.sync());
-    case proto::Frame::kBroadcast: return on_broadcast(link, frame);
-    case proto::Frame::kFarewell: link->said_farewell = true; return;
+    case proto::Frame::kSync:
+      return on_sync(link, frame.sync());
+    case proto::Frame::kBroadcast:
+      return on_broadcast(link, frame);
+    case proto::Frame::kFarewell:
+      link->said_farewell = true;
+      return;
     case proto::Frame::kDeparture: {
       const auto& departure = frame.departure();
       if (!is_rank(departure.rank())) return;
@@ -126,7 +132,8 @@ void Mesh::on_frame(Link* link, proto::Frame& frame) {
       if (confirmation->hops() < kMostHops) route(confirmation->to(), encode(frame));
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 

@@ -9,8 +9,8 @@
 namespace neuron::control {
 namespace {
 
-// A host that was never reached is given up after so many attempts, a rank of one that was reached after fewer: it may have
-// left, and the news of that be under way.
+// A host that was never reached is given up after so many attempts, a rank of one that was reached after fewer: it may
+// have left, and the news of that be under way.
 constexpr int kFirstContactFailures = 7;
 constexpr int kLaterFailures = 3;
 constexpr auto kRetry = std::chrono::milliseconds(150);
@@ -85,7 +85,8 @@ void Mesh::drop_link(Link* link) {
 }
 
 void Mesh::on_link_closed(Link* raw, const Error& error) {
-  const auto found = std::find_if(links_.begin(), links_.end(), [&](const LinkPointer& each) { return each.get() == raw; });
+  const auto found =
+      std::find_if(links_.begin(), links_.end(), [&](const LinkPointer& each) { return each.get() == raw; });
   if (found == links_.end()) return;
   const auto link = *found;
   links_.erase(found);
@@ -104,7 +105,8 @@ void Mesh::on_link_closed(Link* raw, const Error& error) {
 }
 
 LinkPointer Mesh::link_to(Rank rank) const {
-  const auto found = std::find_if(links_.rbegin(), links_.rend(), [&](const LinkPointer& each) { return each->peer == rank; });
+  const auto found =
+      std::find_if(links_.rbegin(), links_.rend(), [&](const LinkPointer& each) { return each->peer == rank; });
   return found == links_.rend() ? nullptr : *found;
 }
 
@@ -246,8 +248,9 @@ void Mesh::reach(int number) {
                         [&](Rank rank) { return participants_[index(rank)].leads; });
   host.is_dialing = true;
   const Rank candidate = candidates.front();
-  dial(io_, participants_[index(candidate)], identity_,
-       [self = shared_from_this(), number, candidate](Dialed dialed) { self->on_dialed(number, candidate, std::move(dialed)); });
+  dial(io_, participants_[index(candidate)], identity_, [self = shared_from_this(), number, candidate](Dialed dialed) {
+    self->on_dialed(number, candidate, std::move(dialed));
+  });
 }
 
 void Mesh::on_dialed(int number, Rank candidate, Dialed dialed) {

@@ -1,5 +1,5 @@
-// Participant: a rank as the control plane knows it: the Member that everyone hears of, and where its process accepts links.
-// A value.
+// Participant: a rank as the control plane knows it: the Member that everyone hears of, and where its process accepts
+// links. A value.
 #pragma once
 #include <cstdint>
 #include <string>

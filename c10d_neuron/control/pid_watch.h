@@ -1,6 +1,6 @@
-// PidWatch: tells when processes of this host end, through their pidfds.
-// A resource of the mesh, on Control's thread. `on_exit` is called once per rank. Nothing here fails: an empty Descriptor (a
-// kernel without pidfds) is ignored, then the end of the connection has to do.
+// PidWatch: tells when processes of this host end, through their pidfds. A resource of the mesh, on Control's thread.
+// `on_exit` is called once per rank. Nothing here fails: an empty Descriptor (a kernel without pidfds) is ignored, then
+// the end of the connection has to do.
 #pragma once
 #include <functional>
 #include <map>

@@ -1,6 +1,6 @@
-// Roster: who has joined so far, as rank 0 knows it, and whether they agree.
-// A plain object of rank 0's join server, used on Control's thread. Errors: mismatch, invalid_argument; a failed roster stays
-// failed, so that a late rank hears the same reason as the others.
+// Roster: who has joined so far, as rank 0 knows it, and whether they agree. A plain object of rank 0's join server,
+// used on Control's thread. Errors: mismatch, invalid_argument; a failed roster stays failed, so that a late rank hears
+// the same reason as the others.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -1,7 +1,7 @@
 #include "c10d_neuron/control/runtime.h"
 
-#include <csignal>
 #include <pthread.h>
+#include <csignal>
 
 namespace neuron::control {
 namespace {

@@ -1,5 +1,5 @@
-// Runtime: Control's thread and the io_context it runs, with all signals blocked, so that they reach the program's threads.
-// A resource, leaked by a forked child, in which the thread does not exist.
+// Runtime: Control's thread and the io_context it runs, with all signals blocked, so that they reach the program's
+// threads. A resource, leaked by a forked child, in which the thread does not exist.
 // Mailbox: how gRPC's threads hand work to Control's; shared by both, since a call of gRPC may end after the Runtime.
 #pragma once
 #include <future>

@@ -55,7 +55,11 @@ class JoinStream final : public grpc::ServerBidiReactor<proto::FromLeader, proto
 class ServerCore : public std::enable_shared_from_this<ServerCore> {
  public:
   ServerCore(Runtime& runtime, JoinServer::Setup setup)
-      : mailbox(runtime.mailbox), io_(runtime.io), progress_timer_(runtime.io), setup_(std::move(setup)), roster_(setup_.world, setup_.version) {}
+      : mailbox(runtime.mailbox),
+        io_(runtime.io),
+        progress_timer_(runtime.io),
+        setup_(std::move(setup)),
+        roster_(setup_.world, setup_.version) {}
 
   void start() { report_progress(); }
   void on_open(JoinStream* stream);

@@ -1,6 +1,6 @@
 // Token: the job's secret. Rank 0 makes one and hands it out through the store, or every rank reads it from a file.
-// Pure functions and one that reads a file; any thread; used while joining. Errors: refused (a file that others can read),
-// unavailable (no such file), invalid_argument (an empty one). No message contains the secret.
+// Pure functions and one that reads a file; any thread; used while joining. Errors: refused (a file that others can
+// read), unavailable (no such file), invalid_argument (an empty one). No message contains the secret.
 #pragma once
 #include <string>
 

@@ -69,6 +69,8 @@ void Engine::Impl::on_connect(Rank source, const Connect& connect) {
 
 void Engine::Impl::on_route_lost(Rank peer, Transport& route, const Status& why) {
   Messenger& messenger = executor_.messenger();
+  if (messenger.is_lost(peer)) return;
+  if (!messenger.uses(peer, route) && messenger.has_route(peer)) return;  // another way is in use
   const bool was_never_used = !messenger.is_connected(peer);
   if (&route == options_.shared_memory.get() && was_never_used) {
     log_once(LogLevel::warning, "No shared memory with rank " + std::to_string(peer) + " (" + why.message() +

@@ -1,5 +1,5 @@
-// HMAC-SHA-256 (RFC 2104, FIPS 180-4) through libcrypto: how two processes show each other that they know the job's token
-// without saying it. Pure functions; any thread; nothing here fails.
+// HMAC-SHA-256 (RFC 2104, FIPS 180-4) through libcrypto: how two processes show each other that they know the job's
+// token without saying it. Pure functions; any thread; nothing here fails.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -27,11 +27,13 @@ void Messenger::on_message(Transport& route, Rank source, const Header& header, 
   if (header.nonce_check != own_check) return;  // meant for a process that is no more
   Peer& peer = peer_of(source);
   if (peer.is_lost) return;
-  if (peer.route == nullptr) use_route(source, route);
+  if (header.kind == MessageKind::hello) peer.hello_route = &route;
+  // The way by which a peer greets works; one that has not been greeted by may not.
+  if (peer.route == nullptr || (header.kind == MessageKind::hello && !peer.heard_hello)) use_route(source, route);
   peer.credits += header.credits;
   peer.says_starved = (header.flags & flag::kStarved) != 0;
   switch (header.kind) {
-    case MessageKind::hello: peer.heard_hello = true; break;
+    case MessageKind::hello: peer.heard_hello = peer.route == &route; break;
     case MessageKind::eager:
     case MessageKind::announce: on_arrival(peer, route, header, payload); break;
     case MessageKind::grant: on_grant(peer, route, header, payload); break;

@@ -46,8 +46,9 @@ void Messenger::use_route(Rank rank, Transport& route) {
   Inlet& inlet = inlet_of(route);
   peer.route = &route;
   peer.bulk = inlet.traits.bulk;
-  peer.said_hello = peer.heard_hello = false;
-  peer.credits = 0;
+  peer.said_hello = false;
+  peer.heard_hello = peer.hello_route == &route;  // the peer may have been quicker
+  if (!peer.heard_hello) peer.credits = 0;
   if (peer.window == 0) {
     peer.window = peer.owed = first_window(inlet.traits, peers_.size() - 1);
     inlet.window += peer.window;

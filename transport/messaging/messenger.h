@@ -82,6 +82,10 @@ class Messenger {
   /// Ends everything with that peer: posts stay with their owner, who cancels them.
   void lose_peer(Rank peer, const Status& why);
   [[nodiscard]] bool is_lost(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].is_lost; }
+  [[nodiscard]] bool has_route(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].route != nullptr; }
+  [[nodiscard]] bool uses(Rank peer, const Transport& route) const {
+    return peers_[static_cast<std::size_t>(peer)].route == &route;
+  }
   [[nodiscard]] bool is_connected(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].heard_hello; }
 
   // ---- posts ----

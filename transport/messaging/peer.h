@@ -22,7 +22,8 @@ struct Peer {
   BulkMode bulk = BulkMode::messages;  // of the route
   bool connection_requested = false;
   bool said_hello = false;
-  bool heard_hello = false;
+  bool heard_hello = false;         // on the route
+  Transport* hello_route = nullptr;  // by which the peer greeted last
   bool is_lost = false;
   Status loss;
 

@@ -34,8 +34,10 @@ class Processes {
   std::vector<std::unique_ptr<RankProcess>> ranks_;
 };
 
-/// All but the victims hear of each victim's death, once. Returns the slowest time since `killed_at`, for those in `latest`.
-double expect_deaths_heard(Processes& job, const std::vector<int>& victims, const std::vector<int>& latest, double killed_at) {
+/// All but the victims hear of each victim's death, once. Returns the slowest time since `killed_at`, for those in
+/// `latest`.
+double expect_deaths_heard(Processes& job, const std::vector<int>& victims, const std::vector<int>& latest,
+                           double killed_at) {
   double slowest = 0;
   for (int rank = 0; rank < job.world(); ++rank) {
     if (std::find(victims.begin(), victims.end(), rank) != victims.end()) continue;

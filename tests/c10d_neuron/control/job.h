@@ -1,4 +1,5 @@
-// What the tests of the control plane share: a listener that remembers, and a job whose ranks are threads of this process.
+// What the tests of the control plane share: a listener that remembers, and a job whose ranks are threads of this
+// process.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -46,7 +46,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, JoinOfSize,
                          ::testing::Values(JobSize{1, 1}, JobSize{2, 1}, JobSize{3, 1}, JobSize{8, 1}, JobSize{2, 2},
                                            JobSize{3, 2}, JobSize{4, 2}, JobSize{7, 2}, JobSize{3, 3}, JobSize{8, 3}),
                          [](const auto& size) {
-                           return std::to_string(size.param.world) + "RanksOn" + std::to_string(size.param.hosts) + "Hosts";
+                           return std::to_string(size.param.world) + "RanksOn" + std::to_string(size.param.hosts) +
+                                  "Hosts";
                          });
 
 TEST(Join, Member_TravelsWhole_IncludingTheSharedMemoryAddress) {
@@ -66,7 +67,8 @@ void expect_all_fail(Job& job, Code code, const std::vector<std::string>& words)
   for (const auto& result : job.results) {
     ASSERT_FALSE(result.is_ok());
     EXPECT_EQ(result.status().code(), code) << result.status().message();
-    for (const auto& word : words) EXPECT_NE(result.status().message().find(word), std::string::npos) << result.status().message();
+    for (const auto& word : words)
+      EXPECT_NE(result.status().message().find(word), std::string::npos) << result.status().message();
   }
 }
 
@@ -160,7 +162,8 @@ TEST(Join, Rank_JoinsAgain_WhenTheKeyWasOfAnEarlierIncarnation) {
   std::vector<std::thread> threads;
   for (Rank rank = 0; rank < 3; ++rank) job.results.emplace_back(Status(Code::internal, "not tried"));
   const auto join = [&](Rank rank) {
-    job.results[static_cast<std::size_t>(rank)] = Control::join(options_of(rank, 3, rank % 2), job.store, job.ear(rank));
+    job.results[static_cast<std::size_t>(rank)] =
+        Control::join(options_of(rank, 3, rank % 2), job.store, job.ear(rank));
   };
   threads.emplace_back(join, 1);
   threads.emplace_back(join, 2);

@@ -112,7 +112,8 @@ TEST(Mesh, RanksThatLeaveInAnyOrder_AreNeverReportedDead) {
       for (const Rank other : order) {
         if (std::find(gone.begin(), gone.end(), other) != gone.end()) continue;
         Ear& ear = job.ear(other);
-        EXPECT_TRUE(ear.hears([&] { return ear.leaves.size() == gone.size(); })) << "rank " << other << " round " << round;
+        EXPECT_TRUE(ear.hears([&] { return ear.leaves.size() == gone.size(); }))
+            << "rank " << other << " round " << round;
       }
     }
     EXPECT_EQ(job.deaths(), "");

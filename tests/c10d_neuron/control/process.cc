@@ -156,8 +156,9 @@ RankProcess::RankProcess(int rank, int world, const std::string& host, const Sto
   int from_child[2];
   if (::pipe2(to_child, O_CLOEXEC) != 0 || ::pipe2(from_child, O_CLOEXEC) != 0) std::abort();
   std::vector<std::string> words = prefix;
-  words.insert(words.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "--gtest_also_run_disabled_tests",
-                             "--gtest_brief=1", "--gtest_filter=RankProcess.DISABLED_Body"});
+  words.insert(words.end(),
+               {std::filesystem::read_symlink("/proc/self/exe").string(), "--gtest_also_run_disabled_tests",
+                "--gtest_brief=1", "--gtest_filter=RankProcess.DISABLED_Body"});
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -1,5 +1,6 @@
-// A rank as a process of its own, told what to do through a pipe: for tests in which ranks are killed, stopped or forked, or
-// live in another network namespace. The process is this test program again, with a filter for RankProcess.DISABLED_Body.
+// A rank as a process of its own, told what to do through a pipe: for tests in which ranks are killed, stopped or
+// forked, or live in another network namespace. The process is this test program again, with a filter for
+// RankProcess.DISABLED_Body.
 #pragma once
 #include <chrono>
 #include <functional>

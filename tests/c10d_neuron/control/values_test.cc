@@ -92,7 +92,8 @@ TEST(LifelineGraph, Graph_StaysConnectedWithoutAnyOneHost_AndIsSparse) {
           todo.push_back(neighbour);
         }
       }
-      EXPECT_EQ(reached.size(), static_cast<std::size_t>(lost >= 0 ? count - 1 : count)) << count << " without " << lost;
+      EXPECT_EQ(reached.size(), static_cast<std::size_t>(lost >= 0 ? count - 1 : count))
+          << count << " without " << lost;
     }
   }
 }
@@ -107,14 +108,14 @@ struct LossyPair {
   };
   explicit LossyPair(unsigned seed) : random(seed) {
     for (int self = 0; self < 2; ++self) {
-      couriers.push_back(std::make_unique<Courier>(Courier::Outlet{
-          [this](Rank to, std::uint64_t sequence, std::span<const std::byte> bytes) {
-            put({to, true, sequence, {bytes.begin(), bytes.end()}});
-          },
-          [this](Rank to, std::uint64_t next) { put({to, false, next, {}}); },
-          [this, self](Rank, std::span<const std::byte> bytes) {
-            received[self].push_back(static_cast<int>(bytes[0]) + 256 * static_cast<int>(bytes[1]));
-          }}));
+      couriers.push_back(std::make_unique<Courier>(
+          Courier::Outlet{[this](Rank to, std::uint64_t sequence, std::span<const std::byte> bytes) {
+                            put({to, true, sequence, {bytes.begin(), bytes.end()}});
+                          },
+                          [this](Rank to, std::uint64_t next) { put({to, false, next, {}}); },
+                          [this, self](Rank, std::span<const std::byte> bytes) {
+                            received[self].push_back(static_cast<int>(bytes[0]) + 256 * static_cast<int>(bytes[1]));
+                          }}));
     }
   }
   void put(Packet packet) {
