@@ -1,5 +1,6 @@
-// The seed of random tests: a number of its own for each process, or the one that `scripts/test --seed` gives. A test puts it into a
-// SCOPED_TRACE, so that a failure says how to repeat it. A pure function after its first call; any thread.
+// The seed of random tests: a number of its own for each process, or the one that `scripts/test --seed` gives. A test
+// puts it into a SCOPED_TRACE, so that a failure says how to repeat it. A pure function after its first call; any
+// thread.
 #pragma once
 #include <cstdint>
 #include <cstdlib>

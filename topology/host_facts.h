@@ -9,10 +9,10 @@
 namespace neuron {
 
 struct HostFacts {
-  std::string boot_id;             // /proc/sys/kernel/random/boot_id
+  std::string boot_id;                  // /proc/sys/kernel/random/boot_id
   std::uint64_t network_namespace = 0;  // inode of /proc/self/ns/net: two namespaces are two hosts
-  std::string alias;               // C10D_NEURON_HOST; empty: none
-  std::string name;                // gethostname, for messages to people only
+  std::string alias;                    // C10D_NEURON_HOST; empty: none
+  std::string name;                     // gethostname, for messages to people only
 
   /// Equal identities may share memory; whether they can is settled by handing over a descriptor.
   [[nodiscard]] std::string identity() const;

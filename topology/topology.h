@@ -1,5 +1,5 @@
-// Topology: which ranks of the job live on which host. A value, the same on all ranks; index of every vector = global rank
-// or host number. Hosts are numbered in the order of their lowest rank.
+// Topology: which ranks of the job live on which host. A value, the same on all ranks; index of every vector = global
+// rank or host number. Hosts are numbered in the order of their lowest rank.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -22,7 +22,9 @@ class Topology {
   [[nodiscard]] int hosts() const { return static_cast<int>(ranks_of_host_.size()); }
   [[nodiscard]] int host_of(Rank rank) const { return host_of_rank_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool same_host(Rank a, Rank b) const { return host_of(a) == host_of(b); }
-  [[nodiscard]] std::span<const Rank> ranks_of(int host) const { return ranks_of_host_[static_cast<std::size_t>(host)]; }
+  [[nodiscard]] std::span<const Rank> ranks_of(int host) const {
+    return ranks_of_host_[static_cast<std::size_t>(host)];
+  }
   /// The topology of a group: `members[i]` becomes rank i.
   [[nodiscard]] Topology subset(std::span<const Rank> members) const;
   /// Equal on two ranks iff they see the same placement.

@@ -1,5 +1,6 @@
 // Header: the 64 bytes in front of each message between two ranks, on every transport.
-// A value; little endian, no padding; the layout is the wire protocol and is pinned by static_assert and a golden-bytes test.
+// A value; little endian, no padding; the layout is the wire protocol and is pinned by static_assert and a golden-bytes
+// test.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -39,19 +40,19 @@ inline constexpr std::uint8_t kStarved = 4;       // the sender has no block to 
 }  // namespace flag
 
 struct Header {
-  std::uint32_t nonce_check = 0;   // low half of the receiver's nonce: a message to a former process is dropped
-  std::uint32_t source = 0;        // global rank
-  std::uint32_t generation = 0;    // of the sender's incarnation in the job
-  std::uint32_t epoch = 0;         // of the group
+  std::uint32_t nonce_check = 0;  // low half of the receiver's nonce: a message to a former process is dropped
+  std::uint32_t source = 0;       // global rank
+  std::uint32_t generation = 0;   // of the sender's incarnation in the job
+  std::uint32_t epoch = 0;        // of the group
   std::uint64_t group = 0;
   std::uint64_t sequence = 0;
   std::uint64_t tag = 0;
-  std::uint64_t length = 0;        // bytes of the whole message that this is a segment of
-  std::uint64_t fingerprint = 0;   // of what must be equal on all ranks
+  std::uint64_t length = 0;       // bytes of the whole message that this is a segment of
+  std::uint64_t fingerprint = 0;  // of what must be equal on all ranks
   MessageKind kind = MessageKind::invalid;
   std::uint8_t flags = 0;
-  std::uint16_t credits = 0;       // landing slots given back to the receiver of this message
-  std::uint32_t slot = 0;          // announce, done: the sender's transfer; grant, data: the receiver's
+  std::uint16_t credits = 0;  // landing slots given back to the receiver of this message
+  std::uint32_t slot = 0;     // announce, done: the sender's transfer; grant, data: the receiver's
 
   friend bool operator==(const Header&, const Header&) = default;
 };

@@ -2,9 +2,10 @@
 // It knows peers, messages of at most kMessageBytes, and blocks; it knows nothing of groups, matching or credit: the
 // Messenger above it does that, once for all transports.
 //
-// Ownership: the Engine owns its transports. Thread: all calls come from the holder of the engine's baton, one at a time,
-// unless a comment says otherwise. Delivery between two ranks is reliable but may be reordered; nothing is delivered twice.
-// Failure: a peer that cannot be reached any more is reported once through TransportEvents::on_peer_lost.
+// Ownership: the Engine owns its transports. Thread: all calls come from the holder of the engine's baton, one at a
+// time, unless a comment says otherwise. Delivery between two ranks is reliable but may be reordered; nothing is
+// delivered twice. Failure: a peer that cannot be reached any more is reported once through
+// TransportEvents::on_peer_lost.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,15 +29,15 @@ enum class BulkMode : std::uint8_t {
 };
 
 struct TransportTraits {
-  std::string name;                  // "shared_memory", "net", "efa", ...
+  std::string name;  // "shared_memory", "net", "efa", ...
   BulkMode bulk = BulkMode::messages;
-  std::size_t receive_slots = 256;   // messages that may arrive before the next poll, over all peers
-  std::size_t blocks = 64;           // kBlockBytes each, in the pool
-  bool rings_doorbell = false;       // arrivals wake a sleeping engine through its Doorbell
+  std::size_t receive_slots = 256;  // messages that may arrive before the next poll, over all peers
+  std::size_t blocks = 64;          // kBlockBytes each, in the pool
+  bool rings_doorbell = false;      // arrivals wake a sleeping engine through its Doorbell
 };
 
-/// A piece of the transport's own memory of kBlockBytes: staging for what leaves, landing for what arrives. Value; the pool
-/// owns the memory.
+/// A piece of the transport's own memory of kBlockBytes: staging for what leaves, landing for what arrives. Value; the
+/// pool owns the memory.
 struct Block {
   std::byte* address = nullptr;
   std::uint32_t index = 0;

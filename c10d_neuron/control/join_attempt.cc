@@ -123,8 +123,9 @@ void JoinAttempt::on_admitted() {
   client_->say(std::move(message));
   for (const Guest& guest : guests_) {
     if (!guest.has_record) continue;
-    *message.mutable_record() = guest.record;
-    client_->say(message);
+    proto::FromLeader of_guest;
+    *of_guest.mutable_record() = guest.record;
+    client_->say(std::move(of_guest));
   }
 }
 

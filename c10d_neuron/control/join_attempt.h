@@ -69,7 +69,7 @@ class JoinAttempt : public std::enable_shared_from_this<JoinAttempt> {
   void dial();
   void on_admitted();
   void on_server_message(const proto::ToLeader& message);
-  void on_dial_end(JoinClient::End end, const std::string& why);
+  void on_dial_end(JoinClient::End how, const std::string& why);
   void tell_guests(const proto::Frame& frame);
   void take_part(const proto::ShapePart& part);
   void end(End how, Status failure);

@@ -36,6 +36,12 @@ class JoinClient {
   virtual void detach() = 0;
 };
 
+/// Keeps gRPC's threads from now to the end of the process; call before anything else of gRPC, on Control's thread,
+/// whose signal mask they inherit. gRPC 1.51 would end them with its last channel or server and start them again with
+/// the next, and that races: "ref_counted.h: assertion failed: prior > 0" once in some hundred cycles of joining and
+/// leaving.
+void keep_grpc();
+
 /// To rank 0's service, without a proxy.
 std::shared_ptr<grpc::Channel> channel_to(const std::string& address, std::uint16_t port);
 /// What happened, out of the several layers of gRPC's messages.

@@ -138,6 +138,7 @@ Status Joiner::prepare() {
 
 Status Joiner::open_acceptor() {
   runtime = std::make_unique<Runtime>();
+  runtime->run([] { keep_grpc(); });
   acceptor_ = std::make_shared<asio::ip::tcp::acceptor>(runtime->io);
   const bool has_v6 = std::any_of(self_.addresses.begin(), self_.addresses.end(),
                                   [](const std::string& address) { return address.find(':') != std::string::npos; });

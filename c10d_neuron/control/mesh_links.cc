@@ -242,12 +242,12 @@ void Mesh::reach_later(int number, std::chrono::milliseconds delay) {
 void Mesh::reach(int number) {
   Host& host = *hosts_[static_cast<std::size_t>(number)];
   if (said_left_ || !leads_ || host.is_dialing || link_to_host(number)) return;
-  auto candidates = active_ranks(number);
+  const auto candidates = active_ranks(number);
   if (candidates.empty()) return;
-  std::stable_partition(candidates.begin(), candidates.end(),
-                        [&](Rank rank) { return participants_[index(rank)].leads; });
+  const auto leader =
+      std::find_if(candidates.begin(), candidates.end(), [&](Rank rank) { return participants_[index(rank)].leads; });
+  const Rank candidate = leader == candidates.end() ? candidates.front() : *leader;
   host.is_dialing = true;
-  const Rank candidate = candidates.front();
   dial(io_, participants_[index(candidate)], identity_, [self = shared_from_this(), number, candidate](Dialed dialed) {
     self->on_dialed(number, candidate, std::move(dialed));
   });

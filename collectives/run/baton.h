@@ -1,9 +1,9 @@
-// Baton: exactly one thread drives the engine. Whoever wants to drive takes it if it is free; otherwise it sleeps until it is
-// handed the chance or the operation it waits for is finished.
-// A resource of the Engine; any thread. Taking and giving back a free baton is one atomic operation, no system call.
+// Baton: exactly one thread drives the engine. Whoever wants to drive takes it if it is free; otherwise it sleeps until
+// it is handed the chance or the operation it waits for is finished. A resource of the Engine; any thread. Taking and
+// giving back a free baton is one atomic operation, no system call.
 //
-// Rule that keeps the engine driven: a thread that gives the baton back while somebody sleeps in sleep() wakes one of them;
-// otherwise it tells the caller (release returns false), who wakes the background thread if work is outstanding.
+// Rule that keeps the engine driven: a thread that gives the baton back while somebody sleeps in sleep() wakes one of
+// them; otherwise it tells the caller (release returns false), who wakes the background thread if work is outstanding.
 #pragma once
 #include <algorithm>
 #include <atomic>

@@ -1,5 +1,5 @@
-// ChunkMap: where the chunks of one space of a schedule lie in memory, and ChunkMap::lane, the part of a chunk that one lane
-// moves. A value that does not own the memory.
+// ChunkMap: where the chunks of one space of a schedule lie in memory, and ChunkMap::lane, the part of a chunk that one
+// lane moves. A value that does not own the memory.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +15,8 @@ class ChunkMap {
  public:
   ChunkMap() = default;
   /// `buffers.pieces`, or `buffers.whole` cut into chunks of `stride` bytes, the last ones shorter or empty.
-  ChunkMap(const Buffers& buffers, std::size_t stride) : pieces_(buffers.pieces), whole_(buffers.whole), stride_(stride) {}
+  ChunkMap(const Buffers& buffers, std::size_t stride)
+      : pieces_(buffers.pieces), whole_(buffers.whole), stride_(stride) {}
 
   [[nodiscard]] Buffer at(std::uint32_t chunk) const {
     if (!pieces_.empty()) return pieces_[chunk];

@@ -16,9 +16,9 @@ class Engine;
 class CommunicatorState;
 
 struct GroupSpec {
-  std::uint64_t id = 0;              // from the group's rank 0, the same on all members, unique in the job
-  std::string name;                  // for people
-  std::vector<Rank> members;         // group rank -> global rank; contains this process
+  std::uint64_t id = 0;       // from the group's rank 0, the same on all members, unique in the job
+  std::string name;           // for people
+  std::vector<Rank> members;  // group rank -> global rank; contains this process
   Nanoseconds timeout = 30 * 60 * kSecond;
 };
 
@@ -34,8 +34,8 @@ class Communicator {
   [[nodiscard]] Rank world() const;
   [[nodiscard]] const GroupSpec& spec() const;
 
-  /// Checks the request and issues it; never blocks. Errors: invalid_argument, unsupported (nothing was issued), aborted (the
-  /// group is closed), or the error that poisoned the group, once.
+  /// Checks the request and issues it; never blocks. Errors: invalid_argument, unsupported (nothing was issued),
+  /// aborted (the group is closed), or the error that poisoned the group, once.
   Result<OperationRef> issue(Request request);
 
   /// Ends every operation of the group on every reachable rank with `reason`; the group then goes on in its next epoch.

@@ -30,7 +30,8 @@ std::optional<ControlMessage> decode(std::span<const std::byte> bytes) {
     poison.group = decoder.number<std::uint64_t>();
     poison.epoch = decoder.number<std::uint32_t>();
     const auto code = decoder.number<std::uint8_t>();
-    poison.code = code > 0 && code <= static_cast<std::uint8_t>(Code::internal) ? static_cast<Code>(code) : Code::aborted;
+    poison.code =
+        code > 0 && code <= static_cast<std::uint8_t>(Code::internal) ? static_cast<Code>(code) : Code::aborted;
     poison.reason = decoder.text();
     return decoder.is_finished() ? std::optional<ControlMessage>(poison) : std::nullopt;
   }

@@ -67,9 +67,11 @@ Result<OperationRef> Engine::Impl::issue(const std::shared_ptr<CommunicatorState
   const Nanoseconds timeout = request.timeout > 0 ? request.timeout : group->timeout.load(std::memory_order_relaxed);
   const bool is_point_to_point = request.collective == Collective::send || request.collective == Collective::receive;
   OperationRef operation(new Operation(group, std::move(request)));
-  const std::uint64_t at = is_point_to_point ? group->epoch_and_sequence.load() : group->epoch_and_sequence.fetch_add(1);
+  const std::uint64_t at =
+      is_point_to_point ? group->epoch_and_sequence.load() : group->epoch_and_sequence.fetch_add(1);
   operation->epoch_ = static_cast<std::uint32_t>(at >> CommunicatorState::kSequenceBits);
-  operation->sequence_ = is_point_to_point ? group->point_to_point_count.fetch_add(1) : at & CommunicatorState::kSequenceMask;
+  operation->sequence_ =
+      is_point_to_point ? group->point_to_point_count.fetch_add(1) : at & CommunicatorState::kSequenceMask;
   operation->issued_at_ = clock_->now();
   operation->deadline_ = timeout >= kNever - operation->issued_at_ ? kNever : operation->issued_at_ + timeout;
 
@@ -121,7 +123,8 @@ void Engine::Impl::run_exclusively(const std::function<void()>& job) {
 }
 
 void Engine::Impl::on_finished(Operation& operation) {
-  const bool is_wanted = (operation.notify_.fetch_or(Operation::kFinished, std::memory_order_acq_rel) & Operation::kWanted) != 0;
+  const bool is_wanted =
+      (operation.notify_.fetch_or(Operation::kFinished, std::memory_order_acq_rel) & Operation::kWanted) != 0;
   OperationRef reference = is_wanted ? OperationRef(&operation) : OperationRef();
   operation.done_.store(true);
   baton_.notify(&operation);
@@ -146,7 +149,13 @@ Engine::~Engine() = default;
 Rank Engine::rank() const { return impl_->options().rank; }
 const Topology& Engine::topology() const { return impl_->options().topology; }
 const Config& Engine::config() const { return impl_->options().config; }
-const std::string& Engine::fabric_name() const { return impl_->fabric_name(); }
+
+std::string Engine::fabric_name() const {
+  std::string name;  // the driver may be opening the fabric
+  impl_->run_exclusively([&] { name = impl_->fabric_name(); });
+  return name;
+}
+
 Nanoseconds Engine::now() const { return impl_->clock().now(); }
 void Engine::ring() { impl_->ring(); }
 WaitOutcome Engine::wait(Operation& operation, Nanoseconds until) { return impl_->wait(operation, until); }

@@ -1,7 +1,7 @@
 // Engine: one process's part of a job: its transports, its groups, and whoever drives them.
-// A resource made by the composition root (or by tests: several in one process, one per rank). Public calls: any thread.
-// Driving: exactly one thread holds the baton and runs transports and executor; a blocked caller takes it, otherwise the
-// background thread has it. Nothing here waits for a peer without a deadline.
+// A resource made by the composition root (or by tests: several in one process, one per rank). Public calls: any
+// thread. Driving: exactly one thread holds the baton and runs transports and executor; a blocked caller takes it,
+// otherwise the background thread has it. Nothing here waits for a peer without a deadline.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -47,34 +47,34 @@ struct PeerInfo {
 
 struct EngineOptions {
   Rank rank = 0;
-  std::uint32_t generation = 0;               // of this incarnation in the job
-  std::vector<PeerInfo> peers;                // index = global rank, this rank included
+  std::uint32_t generation = 0;  // of this incarnation in the job
+  std::vector<PeerInfo> peers;   // index = global rank, this rank included
   Topology topology;
-  std::size_t ranks_on_machine = 0;           // that share its cores, whatever host they count as; 0: those of the host
-  std::unique_ptr<Transport> shared_memory;   // null: none
-  std::unique_ptr<Transport> fabric;          // null: not yet; loopback in tests
+  std::size_t ranks_on_machine = 0;          // that share its cores, whatever host they count as; 0: those of the host
+  std::unique_ptr<Transport> shared_memory;  // null: none
+  std::unique_ptr<Transport> fabric;         // null: not yet; loopback in tests
   /// Opens the fabric when a peer turns out to be out of reach for shared memory. Empty: there is none to open.
   std::function<Result<std::unique_ptr<Transport>>()> open_fabric;
-  ControlChannel* control = nullptr;          // null: peers connect by `fabric`'s own means (loopback)
-  CompletionSink* completions = nullptr;      // null: futures and kept memory are released by the driver
-  std::shared_ptr<Doorbell> doorbell;         // the one that shared_memory hands over; null: a new one
-  const Clock* clock = nullptr;               // null: steady clock
+  ControlChannel* control = nullptr;      // null: peers connect by `fabric`'s own means (loopback)
+  CompletionSink* completions = nullptr;  // null: futures and kept memory are released by the driver
+  std::shared_ptr<Doorbell> doorbell;     // the one that shared_memory hands over; null: a new one
+  const Clock* clock = nullptr;           // null: steady clock
   Config config;
-  bool background_thread = true;              // false: only waiters drive (deterministic tests)
+  bool background_thread = true;  // false: only waiters drive (deterministic tests)
 };
 
 enum class WaitOutcome : std::uint8_t {
   done,
-  expired,   // the given deadline has passed; the operation goes on
-  look_up,   // 100 ms have passed or a signal came: check for Ctrl-C, then wait again
+  expired,  // the given deadline has passed; the operation goes on
+  look_up,  // 100 ms have passed or a signal came: check for Ctrl-C, then wait again
 };
 
 /// Bytes that left for one peer through one transport, and what the schedules wanted to send to it.
 struct PeerTraffic {
   Rank peer = kNoRank;
-  std::string transport;          // "shared_memory", "net", ...
+  std::string transport;  // "shared_memory", "net", ...
   std::uint64_t messages = 0;
-  std::uint64_t bytes = 0;        // payload bytes handed to the transport
+  std::uint64_t bytes = 0;            // payload bytes handed to the transport
   std::uint64_t scheduled_bytes = 0;  // payload bytes that schedules sent to this peer, over any transport
 };
 
@@ -89,7 +89,8 @@ class Engine {
   [[nodiscard]] Rank rank() const;
   [[nodiscard]] const Topology& topology() const;
   [[nodiscard]] const Config& config() const;
-  [[nodiscard]] const std::string& fabric_name() const;
+  /// Empty: not open.
+  [[nodiscard]] std::string fabric_name() const;
 
   std::unique_ptr<Communicator> make_communicator(GroupSpec spec);
 
@@ -101,8 +102,8 @@ class Engine {
 
   // ---- from the control plane; any thread ----
   void deliver(Rank source, std::span<const std::byte> bytes);
-  void report_death(Rank rank, const std::string& why);
-  void report_leave(Rank rank);
+  void report_death(Rank dead, const std::string& why);
+  void report_leave(Rank gone);
 
   [[nodiscard]] std::vector<PeerTraffic> traffic() const;
   [[nodiscard]] std::vector<FlightRecord> flight_records() const;

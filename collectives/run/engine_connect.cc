@@ -38,15 +38,17 @@ void Engine::Impl::on_connection_needed(Rank peer) {
 
 void Engine::Impl::connect_shared_memory(Rank peer) {
   const auto& address = options_.peers[static_cast<std::size_t>(peer)].shared_memory_address;
-  Status status = options_.shared_memory->connect(peer, address);
+  const Status status = options_.shared_memory->connect(peer, address);
   if (!status) return on_route_lost(peer, *options_.shared_memory, status);
   executor_.messenger().use_route(peer, *options_.shared_memory);
 }
 
 void Engine::Impl::connect_fabric(Rank peer) {
-  if (Status status = need_fabric(); !status) return executor_.on_death(peer, "it cannot be reached: " + status.message());
+  if (const Status status = need_fabric(); !status)
+    return executor_.on_death(peer, "it cannot be reached: " + status.message());
   if (options_.control == nullptr) {  // loopback: the hub knows everyone
-    if (Status status = options_.fabric->connect(peer, {}); !status) return executor_.on_death(peer, status.message());
+    if (const Status status = options_.fabric->connect(peer, {}); !status)
+      return executor_.on_death(peer, status.message());
     return executor_.messenger().use_route(peer, *options_.fabric);
   }
   options_.control->send(peer, encode(Connect{false, options_.fabric->address(), ""}));
@@ -54,12 +56,12 @@ void Engine::Impl::connect_fabric(Rank peer) {
 
 /// A peer's address has come: it is inserted, and ours goes back. Either side writes only after the other's hello.
 void Engine::Impl::on_connect(Rank source, const Connect& connect) {
-  if (Status status = need_fabric(); !status) {
+  if (const Status status = need_fabric(); !status) {
     if (!connect.is_reply) options_.control->send(source, encode(Connect{true, {}, status.message()}));
     return;
   }
   if (!connect.error.empty()) return executor_.on_death(source, "it cannot be reached: " + connect.error);
-  if (Status status = options_.fabric->connect(source, connect.address); !status) {
+  if (const Status status = options_.fabric->connect(source, connect.address); !status) {
     if (!connect.is_reply) options_.control->send(source, encode(Connect{true, {}, status.message()}));
     return executor_.on_death(source, "it cannot be reached: " + status.message());
   }
@@ -68,7 +70,7 @@ void Engine::Impl::on_connect(Rank source, const Connect& connect) {
 }
 
 void Engine::Impl::on_route_lost(Rank peer, Transport& route, const Status& why) {
-  Messenger& messenger = executor_.messenger();
+  const Messenger& messenger = executor_.messenger();
   if (messenger.is_lost(peer)) return;
   if (!messenger.uses(peer, route) && messenger.has_route(peer)) return;  // another way is in use
   const bool was_never_used = !messenger.is_connected(peer);

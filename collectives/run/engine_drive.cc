@@ -9,14 +9,14 @@
 namespace neuron {
 namespace {
 
-constexpr Nanoseconds kLookUp = 100 * kMillisecond;      // Ctrl-C is checked so often
-constexpr Nanoseconds kTick = 5 * kMillisecond;          // deadlines and questions
-constexpr Nanoseconds kWatch = 2 * kMillisecond;         // the background thread looks in while the engine is in use
-constexpr Nanoseconds kWatchFor = 20 * kMillisecond;     // and so long after
-constexpr Nanoseconds kSoon = 20 * kMicrosecond;         // how long the issuer of a send may take to wait for it
-constexpr Nanoseconds kPollActive = kMillisecond;        // providers without a wait object
+constexpr Nanoseconds kLookUp = 100 * kMillisecond;   // Ctrl-C is checked so often
+constexpr Nanoseconds kTick = 5 * kMillisecond;       // deadlines and questions
+constexpr Nanoseconds kWatch = 2 * kMillisecond;      // the background thread looks in while the engine is in use
+constexpr Nanoseconds kWatchFor = 20 * kMillisecond;  // and so long after
+constexpr Nanoseconds kSoon = 20 * kMicrosecond;      // how long the issuer of a send may take to wait for it
+constexpr Nanoseconds kPollActive = kMillisecond;     // providers without a wait object
 constexpr Nanoseconds kPollIdle = 20 * kMillisecond;
-constexpr Nanoseconds kLinger = kSecond;                 // for what has been sent and not yet left
+constexpr Nanoseconds kLinger = kSecond;  // for what has been sent and not yet left
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -35,7 +35,8 @@ void block_all_signals() {
 }  // namespace
 
 bool Engine::Impl::take_over() {
-  // Submissions are taken before the inbox is looked at, and run after it: an operation's group was announced there first.
+  // Submissions are taken before the inbox is looked at, and run after it: an operation's group was announced there
+  // first.
   Operation* newest = submitted_.load(std::memory_order_relaxed) == nullptr ? nullptr : submitted_.exchange(nullptr);
   bool took = newest != nullptr;
   if (has_inbox_.load()) {
@@ -79,7 +80,8 @@ bool Engine::Impl::step() {
 }
 
 bool Engine::Impl::has_work() const {
-  return executor_.has_work() || executor_.messenger_.has_unfinished() || has_inbox_.load() || submitted_.load() != nullptr;
+  return executor_.has_work() || executor_.messenger_.has_unfinished() || has_inbox_.load() ||
+         submitted_.load() != nullptr;
 }
 
 WaitOutcome Engine::Impl::wait(Operation& operation, Nanoseconds until) {
@@ -143,7 +145,9 @@ WaitSet::Wake Engine::Impl::relax(Nanoseconds idle_since, Nanoseconds now, Nanos
 }
 
 bool Engine::Impl::arm() {
-  const auto arm_one = [](const std::unique_ptr<Transport>& transport) { return transport == nullptr || transport->arm(); };
+  const auto arm_one = [](const std::unique_ptr<Transport>& transport) {
+    return transport == nullptr || transport->arm();
+  };
   if (arm_one(options_.shared_memory) && arm_one(options_.fabric)) return true;
   disarm();
   return false;
@@ -190,8 +194,8 @@ void Engine::Impl::ring_soon() {
   background_timer_.start(kSoon);
 }
 
-/// Gives the baton back so that the engine stays driven: to a sleeper, else to the background thread if there is work, else
-/// the background thread watches over it.
+/// Gives the baton back so that the engine stays driven: to a sleeper, else to the background thread if there is work,
+/// else the background thread watches over it.
 void Engine::Impl::give_back() {
   while (true) {
     const Background state = background_state_.load();
@@ -276,7 +280,8 @@ void Engine::Impl::background_sleep() {
 void Engine::Impl::hear_background_bell() {
   background_bell_.silence();
   background_timer_.stop();
-  is_timer_set_.store(false);  // after the stop: an issuer in between finds a thread that is awake, or a timer that rings
+  is_timer_set_.store(
+      false);  // after the stop: an issuer in between finds a thread that is awake, or a timer that rings
   background_state_.store(Background::awake);
 }
 

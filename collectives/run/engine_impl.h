@@ -46,11 +46,11 @@ class Engine::Impl final : public ExecutorHost {
  private:
   /// How the background thread sleeps; written by it, read by whoever gives the baton back.
   enum class Background : std::uint8_t {
-    none,    // there is no such thread
+    none,  // there is no such thread
     awake,
-    watch,   // looks in every few milliseconds
-    deep,    // sleeps until a transport or somebody rings; the transports are armed
-    idle,    // sleeps until somebody rings: another thread had the baton when it looked
+    watch,  // looks in every few milliseconds
+    deep,   // sleeps until a transport or somebody rings; the transports are armed
+    idle,   // sleeps until somebody rings: another thread had the baton when it looked
   };
 
   // engine_drive.cc
@@ -87,13 +87,13 @@ class Engine::Impl final : public ExecutorHost {
   FlightRing flight_;
   Executor executor_;  // the driver's
   Nanoseconds spin_ = 0;
-  bool yields_ = false;         // more ranks than cores: let others run instead of spinning
-  bool must_poll_ = false;      // a transport has nothing to wait for
+  bool yields_ = false;     // more ranks than cores: let others run instead of spinning
+  bool must_poll_ = false;  // a transport has nothing to wait for
 
   Baton baton_;
   std::atomic<bool> is_blocked_{false};  // the holder sleeps in wait_set_
   WaitSet wait_set_;
-  Nanoseconds next_tick_ = 0;   // the driver's
+  Nanoseconds next_tick_ = 0;  // the driver's
   Nanoseconds last_activity_ = 0;
 
   std::atomic<Operation*> submitted_{nullptr};
@@ -104,10 +104,10 @@ class Engine::Impl final : public ExecutorHost {
   std::atomic<Background> background_state_{Background::none};
   std::atomic<bool> stops_{false};
   Doorbell background_bell_;
-  Timer background_timer_;      // rings later, unless a waiter comes first
+  Timer background_timer_;  // rings later, unless a waiter comes first
   std::atomic<bool> is_timer_set_{false};
-  WaitSet background_deep_;     // its bell, the engine's doorbell and the transports
-  WaitSet background_idle_;     // its bell only
+  WaitSet background_deep_;  // its bell, the engine's doorbell and the transports
+  WaitSet background_idle_;  // its bell only
   std::thread background_thread_;
 };
 

@@ -1,5 +1,6 @@
-// Execution: an operation on its way: its schedule, its memory and how far each lane is. A resource of the Executor; only
-// the driver touches it. Lanes are slots: each runs the schedule for one segment of every chunk, then takes the next.
+// Execution: an operation on its way: its schedule, its memory and how far each lane is. A resource of the Executor;
+// only the driver touches it. Lanes are slots: each runs the schedule for one segment of every chunk, then takes the
+// next.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -54,10 +55,10 @@ struct PendingReduce {
 /// Where one segment's walk through the schedule stands.
 struct Lane {
   std::uint32_t segment = 0;
-  std::uint32_t next = 0;         // instance to issue
+  std::uint32_t next = 0;  // instance to issue
   std::uint32_t completed = 0;
   std::uint8_t phase = 0;
-  std::uint8_t step = 0;          // within the phase
+  std::uint8_t step = 0;  // within the phase
   std::uint32_t iteration = 0;
   bool is_running = false;
   std::array<std::uint32_t, kMaxSteps> completed_of{};  // by step
@@ -83,7 +84,7 @@ class Execution : public ListLink<>, public ListLink<ReadyTag> {
   ChunkMap input;
   ChunkMap output;
   std::unique_ptr<std::byte[]> scratch_storage;
-  Buffer scratch;                  // per lane, scratch_chunks slots
+  Buffer scratch;  // per lane, scratch_chunks slots
   std::size_t scratch_slot_bytes = 0;
   std::size_t segment_bytes = 0;
   std::uint32_t segments = 1;
@@ -95,12 +96,12 @@ class Execution : public ListLink<>, public ListLink<ReadyTag> {
   std::vector<Lane> lanes;
 
   std::uint64_t fingerprint = 0;
-  std::uint64_t sequence = 0;      // on the wire: point-to-point counts per peer and tag
+  std::uint64_t sequence = 0;  // on the wire: point-to-point counts per peer and tag
   bool is_point_to_point = false;
   bool is_finished = false;
   Nanoseconds next_question = 0;
   Nanoseconds question_interval = 0;
-  Nanoseconds gathers_until = 0;   // its deadline has passed: waiting for the last answers until then
+  Nanoseconds gathers_until = 0;    // its deadline has passed: waiting for the last answers until then
   std::vector<PeerAnswer> answers;  // index = group rank; empty until the first question
 
   std::vector<StepSend*> sends;        // posted and not complete

@@ -12,7 +12,9 @@ constexpr std::uint32_t kLanes = 4;  // segments of an operation on their way at
 constexpr Nanoseconds kFirstQuestion = 20 * kMillisecond;
 constexpr std::size_t kAlignment = 64;
 
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) { return Random::mix(hash ^ (value + 0x9E3779B97F4A7C15ULL)); }
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  return Random::mix(hash ^ (value + 0x9E3779B97F4A7C15ULL));
+}
 
 /// All-reduce cuts anywhere between elements, at cache lines; the others are cut evenly by definition.
 std::size_t stride_of(const Buffers& buffers, std::uint32_t chunks, Collective collective) {
@@ -60,7 +62,8 @@ void Executor::submit(OperationRef operation) {
     finish_operation(*operation, reason.is_ok() ? Status(Code::aborted, "The group was aborted.") : reason);
     return;
   }
-  const bool is_collective = operation->collective() != Collective::send && operation->collective() != Collective::receive;
+  const bool is_collective =
+      operation->collective() != Collective::send && operation->collective() != Collective::receive;
   if (is_collective && (group.active_collectives >= CommunicatorState::kActiveCollectives || !group.waiting.empty())) {
     group.waiting.push_back(std::move(operation));
     ++active_;
@@ -175,9 +178,9 @@ void Executor::prepare_sequence(Execution& execution, Operation& operation) {
   hash = mix(hash, static_cast<std::uint64_t>(request.root));
   hash = mix(hash, request.layout);
   // Of rooted collectives only the root has both sides, and all-to-all may be uneven: there the pairs compare.
-  const bool has_equal_totals = request.collective == Collective::all_reduce || request.collective == Collective::all_gather ||
-                                request.collective == Collective::reduce_scatter ||
-                                request.collective == Collective::broadcast;
+  const bool has_equal_totals =
+      request.collective == Collective::all_reduce || request.collective == Collective::all_gather ||
+      request.collective == Collective::reduce_scatter || request.collective == Collective::broadcast;
   if (has_equal_totals) hash = mix(hash, operation_bytes(request));
   execution.fingerprint = hash;
 }
@@ -194,10 +197,11 @@ bool Executor::check_early_arrival(Execution& execution) {
   const auto& early = group.early[execution.sequence % group.early.size()];
   if (early.sequence != execution.sequence || early.fingerprint == execution.fingerprint) return true;
   poison(group,
-         {Code::mismatch, execution.operation->describe() + ": " + name_of_rank(early.source) +
-                              " issued a different operation as number " + std::to_string(execution.sequence) +
-                              " of this group (collective, dtype, reduce op, root or size differ). All ranks must issue the same "
-                              "collectives in the same order; compare what the two ranks call here."},
+         {Code::mismatch,
+          execution.operation->describe() + ": " + name_of_rank(early.source) +
+              " issued a different operation as number " + std::to_string(execution.sequence) +
+              " of this group (collective, dtype, reduce op, root or size differ). All ranks must issue the same "
+              "collectives in the same order; compare what the two ranks call here."},
          true);
   return false;
 }
@@ -237,7 +241,7 @@ void Executor::finish(Execution& execution, const Status& status) {
   static_cast<ListLink<ReadyTag>&>(execution).unlink();
   static_cast<ListLink<>&>(execution).unlink();
   --active_;
-  OperationRef operation = std::move(execution.operation);
+  const OperationRef operation = std::move(execution.operation);
   execution.operation = {};
   const auto group = operation->group_;
   if (!execution.is_point_to_point) --group->active_collectives;
@@ -276,7 +280,8 @@ void Executor::release_posts(Execution& execution) {
 }
 
 std::size_t Executor::memory_in_use() const {
-  return messenger_.memory_in_use() + executions_.bytes() + schedules_.bytes() + sends_.bytes() + receives_.bytes() + reduces_.bytes();
+  return messenger_.memory_in_use() + executions_.bytes() + schedules_.bytes() + sends_.bytes() + receives_.bytes() +
+         reduces_.bytes();
 }
 
 std::string Executor::name_of_rank(Rank global) const {

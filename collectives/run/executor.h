@@ -1,6 +1,6 @@
-// Executor: runs operations: starts them in order, walks their schedules lane by lane, posts to the Messenger, ends groups
-// that have failed, asks peers what keeps them. The only one that posts to the Messenger.
-// Ownership: the Engine. Thread: the holder of the baton.
+// Executor: runs operations: starts them in order, walks their schedules lane by lane, posts to the Messenger, ends
+// groups that have failed, asks peers what keeps them. The only one that posts to the Messenger. Ownership: the Engine.
+// Thread: the holder of the baton.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -52,7 +52,7 @@ class Executor final : public MessengerEvents {
   /// Ends all operations of the group's present epoch; `tell`: on all other ranks too.
   void poison(CommunicatorState& group, const Status& reason, bool tell);
   /// A poison that another rank has sent.
-  void on_poison(const Poison& poison);
+  void on_poison(const Poison& told);
   void on_death(Rank rank, const std::string& why);
   void on_leave(Rank rank);
   /// Ends everything, everywhere here: the engine is going away.
@@ -64,7 +64,9 @@ class Executor final : public MessengerEvents {
   void tick();
   [[nodiscard]] bool has_work() const { return active_ > 0; }
 
-  [[nodiscard]] std::uint64_t scheduled_bytes(Rank peer) const { return scheduled_bytes_[static_cast<std::size_t>(peer)]; }
+  [[nodiscard]] std::uint64_t scheduled_bytes(Rank peer) const {
+    return scheduled_bytes_[static_cast<std::size_t>(peer)];
+  }
   [[nodiscard]] std::size_t memory_in_use() const;
   [[nodiscard]] std::string name_of_rank(Rank global) const;  // "rank 3 (host trn-1, pid 4711)"
 
@@ -102,7 +104,8 @@ class Executor final : public MessengerEvents {
   void run(Execution& execution);
   bool walk(Execution& execution, std::uint32_t lane_index);
   bool begin_segment(Execution& execution, Lane& lane);
-  [[nodiscard]] bool is_ready(const Execution& execution, const Lane& lane, const Step& step, std::uint32_t iteration) const;
+  [[nodiscard]] bool is_ready(const Execution& execution, const Lane& lane, const Step& step,
+                              std::uint32_t iteration) const;
   struct StepMemory {
     Buffer source;
     Buffer target;
@@ -110,7 +113,8 @@ class Executor final : public MessengerEvents {
   };
   static Buffer part_of(const Execution& execution, std::uint32_t lane, const Chunk& chunk, std::uint32_t iteration,
                         std::size_t* whole);
-  static StepMemory memory_of(const Execution& execution, std::uint32_t lane, const Step& step, std::uint32_t iteration);
+  static StepMemory memory_of(const Execution& execution, std::uint32_t lane, const Step& step,
+                              std::uint32_t iteration);
   void issue(Execution& execution, std::uint32_t lane, std::uint8_t step_index, std::uint32_t iteration);
   void issue_send(Execution& execution, std::uint32_t lane, std::uint8_t step_index, std::uint32_t iteration,
                   const StepMemory& memory);
@@ -122,10 +126,10 @@ class Executor final : public MessengerEvents {
                            Rank peer, const StepMemory& memory);
   void complete(Execution& execution, std::uint32_t lane, std::uint8_t step, std::uint32_t instance);
   void take_operand(StepReceive& receive, std::span<const std::byte> view);
-  void combine(Execution& execution, PendingReduce& reduce);
+  void combine(Execution& execution, PendingReduce& pending);
   void end_receive(StepReceive& receive);
-  [[nodiscard]] MessageKey key_for(const Execution& execution, std::uint32_t lane, const Step& step, std::uint32_t iteration,
-                                   Rank peer) const;
+  [[nodiscard]] MessageKey key_for(const Execution& execution, std::uint32_t lane, const Step& step,
+                                   std::uint32_t iteration, Rank peer) const;
   [[nodiscard]] Status lost_view_error(const Execution& execution) const;
 
   // inquiry.cc: asking and answering
@@ -160,7 +164,7 @@ class Executor final : public MessengerEvents {
   std::vector<std::string> deaths_;   // index = rank; empty: alive as far as known
   std::vector<Nanoseconds> left_at_;  // 0: has not left
   std::vector<std::uint64_t> scheduled_bytes_;
-  std::size_t active_ = 0;            // executions
+  std::size_t active_ = 0;  // executions
   IntrusiveList<Execution, ReadyTag> ready_;
   std::vector<Execution*> retired_;
   std::vector<std::shared_ptr<CommunicatorState>> to_refill_;

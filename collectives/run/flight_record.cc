@@ -41,7 +41,8 @@ std::vector<FlightRecord> FlightRing::snapshot() const {
   {
     const std::lock_guard lock(mutex_);
     const std::uint64_t first = count_ > records_.size() ? count_ - records_.size() + 1 : 1;
-    for (std::uint64_t number = first; number <= count_; ++number) records.push_back(records_[number % records_.size()]);
+    for (std::uint64_t number = first; number <= count_; ++number)
+      records.push_back(records_[number % records_.size()]);
   }
   for (FlightRecord& record : records) {
     if (record.started_at == 0) continue;

@@ -1,6 +1,6 @@
-// FlightRecord: what is remembered of an operation, enough to rebuild and verify its schedule later; FlightRing keeps the
-// last ones. FlightRecord is a value; FlightRing a resource of the engine, written by the issuing thread and the driver,
-// read by any thread.
+// FlightRecord: what is remembered of an operation, enough to rebuild and verify its schedule later; FlightRing keeps
+// the last ones. FlightRecord is a value; FlightRing a resource of the engine, written by the issuing thread and the
+// driver, read by any thread.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -17,30 +17,30 @@ namespace neuron {
 struct FlightRecord {
   enum class State : std::uint8_t { issued, started, done, failed };
 
-  std::uint64_t number = 0;       // counts the process's operations from 1
+  std::uint64_t number = 0;  // counts the process's operations from 1
   std::uint64_t group = 0;
   std::string group_name;
   std::uint32_t epoch = 0;
   std::uint64_t sequence = 0;
   Collective collective = Collective::barrier;
   Algorithm algorithm = Algorithm::direct;
-  bool two_step = false;          // direct all_reduce: reduce-scatter, then all-gather
+  bool two_step = false;  // direct all_reduce: reduce-scatter, then all-gather
   DataType data_type = DataType::bytes;
   ReduceOp reduce_op = ReduceOp::sum;
-  Rank rank = 0;                  // in the group
+  Rank rank = 0;  // in the group
   Rank world = 1;
-  Rank root = kNoRank;            // or the peer
+  Rank root = kNoRank;  // or the peer
   std::uint32_t tag = 0;
   std::uint64_t input_bytes = 0;
   std::uint64_t output_bytes = 0;
   std::uint64_t segment_bytes = 0;
-  std::uint64_t topology = 0;     // Topology::digest of the group
-  std::uint64_t schedule = 0;     // Schedule::hash; 0 until started
+  std::uint64_t topology = 0;  // Topology::digest of the group
+  std::uint64_t schedule = 0;  // Schedule::hash; 0 until started
   State state = State::issued;
   Nanoseconds issued_at = 0;
   Nanoseconds started_at = 0;
   Nanoseconds finished_at = 0;
-  std::string error;              // empty unless failed
+  std::string error;  // empty unless failed
 };
 
 class FlightRing {

@@ -1,5 +1,5 @@
-// CommunicatorState: everything that the engine knows of one group. A resource shared by the Communicator and the engine.
-// The first part may be used by any thread, the second only by the driver.
+// CommunicatorState: everything that the engine knows of one group. A resource shared by the Communicator and the
+// engine. The first part may be used by any thread, the second only by the driver.
 #pragma once
 #include <array>
 #include <atomic>
@@ -20,9 +20,9 @@ class CommunicatorState {
 
   // ---- any thread ----
   const GroupSpec spec;
-  const Topology topology;   // of the members
+  const Topology topology;  // of the members
   const std::uint64_t topology_digest;
-  const Rank rank;           // this process's, in the group
+  const Rank rank;  // this process's, in the group
   std::atomic<Nanoseconds> timeout;
   std::atomic<bool> is_closed{false};
   /// What ended the operations last; ok if nothing has.
@@ -45,13 +45,13 @@ class CommunicatorState {
   // ---- the driver ----
   static constexpr std::size_t kActiveCollectives = 32;
   std::uint32_t epoch = 0;
-  std::uint64_t next_sequence = 0;        // of the next collective to start
-  std::deque<OperationRef> waiting;       // collectives beyond the active ones, in order
+  std::uint64_t next_sequence = 0;   // of the next collective to start
+  std::deque<OperationRef> waiting;  // collectives beyond the active ones, in order
   std::size_t active_collectives = 0;
   IntrusiveList<Execution> active;
-  std::unordered_map<Rank, Schedule> send_schedules;     // by peer: thousands of sends may share one
+  std::unordered_map<Rank, Schedule> send_schedules;  // by peer: thousands of sends may share one
   std::unordered_map<Rank, Schedule> receive_schedules;
-  std::unordered_map<std::uint64_t, std::uint64_t> send_sequences;     // by (peer, tag)
+  std::unordered_map<std::uint64_t, std::uint64_t> send_sequences;  // by (peer, tag)
   std::unordered_map<std::uint64_t, std::uint64_t> receive_sequences;
 
   /// The first arrival of each of the next collectives, to be compared once they are issued here.

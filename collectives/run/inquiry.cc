@@ -22,7 +22,8 @@ std::string seconds_text(Nanoseconds duration) {
 
 std::string list_text(const std::vector<std::string>& items) {
   std::string text;
-  for (std::size_t i = 0; i < items.size(); ++i) text += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + items[i];
+  for (std::size_t i = 0; i < items.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + items[i];
   return text;
 }
 
@@ -53,7 +54,7 @@ void Executor::close_group(const std::shared_ptr<CommunicatorState>& group, cons
   if (closed_groups_.size() > 4096) closed_groups_.clear();
   closed_groups_[group->spec.id] = true;
   while (!group->waiting.empty()) {
-    OperationRef operation = std::move(group->waiting.front());
+    const OperationRef operation = std::move(group->waiting.front());
     group->waiting.pop_front();
     --active_;
     finish_operation(*operation, reason);
@@ -93,7 +94,7 @@ void Executor::end_epoch(CommunicatorState& group, std::uint32_t next_epoch, con
 void Executor::on_poison(const Poison& told) {
   CommunicatorState* group = find_group(told.group);
   if (group == nullptr) {
-    if (closed_groups_.count(told.group) != 0 || early_poisons_.size() >= kEarlyPoisons) return;
+    if (closed_groups_.contains(told.group) || early_poisons_.size() >= kEarlyPoisons) return;
     Poison& known = early_poisons_.try_emplace(told.group, told).first->second;
     if (told.epoch > known.epoch) known = told;
     return;
@@ -111,8 +112,9 @@ void Executor::on_death(Rank rank, const std::string& why) {
     if (group->group_rank_of(rank) == kNoRank) continue;
     const std::string what = group->active.is_empty() ? "Group " + group->spec.name + " has lost a member"
                                                       : group->active.front().operation->describe();
-    const Status error{Code::peer_lost, what + ": " + reason.message() +
-                                            "Its log says why; restart the job, or go on with the survivors in a new group."};
+    const Status error{Code::peer_lost,
+                       what + ": " + reason.message() +
+                           "Its log says why; restart the job, or go on with the survivors in a new group."};
     poison(*group, error, false);  // every rank hears of the death itself
     group->set_error(error, false, true);
   }
@@ -193,7 +195,8 @@ void Executor::ask_rank(Execution& execution, Rank group_rank) {
   messenger_.send_control(group.global(group_rank), header, {});
 }
 
-/// The operation of this group that the header is about. Point-to-point: the `half` (send or receive) that is with `peer`.
+/// The operation of this group that the header is about. Point-to-point: the `half` (send or receive) that is with
+/// `peer`.
 Execution* Executor::find(CommunicatorState& group, const Header& header, Rank peer, Collective half) {
   const bool is_point_to_point = (header.flags & flag::kPointToPoint) != 0;
   Execution* found = nullptr;
@@ -215,7 +218,7 @@ void Executor::on_question(Rank source, const Header& header, std::span<const st
   const bool is_point_to_point = (header.flags & flag::kPointToPoint) != 0;
   const bool asks_about_send = header.slot == 1;
   CommunicatorState* group = find_group(header.group);
-  if (group == nullptr && closed_groups_.count(header.group) != 0) {
+  if (group == nullptr && closed_groups_.contains(header.group)) {
     state = PeerAnswer::State::gone;
     text = "has destroyed this group";
   } else if (group != nullptr && group->epoch > header.epoch) {
@@ -315,16 +318,24 @@ std::string Executor::timeout_text(const Execution& execution) const {
     const PeerAnswer& answer = execution.answers[static_cast<std::size_t>(rank)];
     const std::string name = name_of_rank(group.global(rank));
     switch (answer.state) {
-      case PeerAnswer::State::none: missing.push_back(name + ", which does not answer"); break;
+      case PeerAnswer::State::none:
+        missing.push_back(name + ", which does not answer");
+        break;
       case PeerAnswer::State::not_there:
-      case PeerAnswer::State::gone: missing.push_back(name + ", which " + answer.text); break;
-      case PeerAnswer::State::other_operation: missing.push_back(name + ", which is in " + answer.text); break;
+      case PeerAnswer::State::gone:
+        missing.push_back(name + ", which " + answer.text);
+        break;
+      case PeerAnswer::State::other_operation:
+        missing.push_back(name + ", which is in " + answer.text);
+        break;
       case PeerAnswer::State::in_it:
-      case PeerAnswer::State::done: others.push_back(name + " " + answer.text); break;
+      case PeerAnswer::State::done:
+        others.push_back(name + " " + answer.text);
+        break;
     }
   }
-  std::string text = operation.describe() + " timed out after " + seconds_text(clock_.now() - operation.issued_at()) + " on " +
-                     name_of_rank(options_.rank) + ". ";
+  std::string text = operation.describe() + " timed out after " + seconds_text(clock_.now() - operation.issued_at()) +
+                     " on " + name_of_rank(options_.rank) + ". ";
   if (!missing.empty()) text += "Not arrived: " + list_text(missing) + ". ";
   if (missing.empty() && !others.empty()) text += "All have arrived: " + list_text(others) + ". ";
   return text +
@@ -339,7 +350,8 @@ void Executor::on_mismatch(ReceivePost& post, const Header& header) {
   const std::string peer = name_of_rank(receive.key.peer);
   std::string text = execution.operation->describe() + ": ";
   if (header.fingerprint != receive.fingerprint) {
-    text += peer + " issued a different operation under this number (collective, dtype, reduce op, root or size differ).";
+    text +=
+        peer + " issued a different operation under this number (collective, dtype, reduce op, root or size differ).";
   } else {
     text += peer + " sends " + std::to_string(header.length) + " bytes, this rank expects " +
             std::to_string(receive.message_bytes) + ".";
@@ -351,13 +363,14 @@ void Executor::on_mismatch(ReceivePost& post, const Header& header) {
 
 Disposition Executor::on_unmatched(Rank source, const Header& header) {
   CommunicatorState* group = find_group(header.group);
-  if (group == nullptr) return closed_groups_.count(header.group) != 0 ? Disposition::drop : Disposition::keep;
+  if (group == nullptr) return closed_groups_.contains(header.group) ? Disposition::drop : Disposition::keep;
   if (header.epoch < group->epoch) return Disposition::drop;
   if (header.epoch > group->epoch) {  // its sender has seen a poison that is still on its way to us
     end_epoch(*group, header.epoch,
               {Code::aborted, "Group " + group->spec.name + " was ended by another rank; its message follows."});
   }
-  if ((header.flags & flag::kPointToPoint) != 0) return has_ended(*group, header, source) ? Disposition::drop : Disposition::keep;
+  if ((header.flags & flag::kPointToPoint) != 0)
+    return has_ended(*group, header, source) ? Disposition::drop : Disposition::keep;
   if (header.sequence >= group->next_sequence) {
     auto& early = group->early[header.sequence % group->early.size()];
     if (early.sequence != header.sequence) early = {header.sequence, header.fingerprint, source};
@@ -367,10 +380,11 @@ Disposition Executor::on_unmatched(Rank source, const Header& header) {
   if (execution == nullptr) return Disposition::drop;
   if (execution->fingerprint == header.fingerprint) return Disposition::keep;
   poison(*group,
-         {Code::mismatch, execution->operation->describe() + ": " + name_of_rank(source) +
-                              " issued a different operation as number " + std::to_string(header.sequence) +
-                              " of this group (collective, dtype, reduce op, root or size differ). All ranks must issue the same "
-                              "collectives in the same order."},
+         {Code::mismatch,
+          execution->operation->describe() + ": " + name_of_rank(source) + " issued a different operation as number " +
+              std::to_string(header.sequence) +
+              " of this group (collective, dtype, reduce op, root or size differ). All ranks must issue the same "
+              "collectives in the same order."},
          true);
   return Disposition::drop;
 }

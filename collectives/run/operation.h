@@ -1,6 +1,6 @@
 // Operation: an issued request until its end; what a c10d Work stands on.
-// A resource shared by the caller and the engine through OperationRef. The engine finishes it exactly once; every accessor
-// may be called by any thread.
+// A resource shared by the caller and the engine through OperationRef. The engine finishes it exactly once; every
+// accessor may be called by any thread.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -81,7 +81,8 @@ class OperationRef {
     return *this;
   }
   ~OperationRef() {
-    if (operation_ != nullptr && operation_->references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete operation_;
+    if (operation_ != nullptr && operation_->references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      delete operation_;
   }
 
   Operation* operator->() const { return operation_; }

@@ -32,14 +32,15 @@ void Executor::fail_point_to_point(Execution& execution, const Status& status, b
   const bool is_receive = execution.operation->collective() == Collective::receive;
   const std::uint32_t first_segment = first_unfinished_segment(execution);
   finish(execution, status);
+  if (tell) {  // the reason first: what is refused below says none
+    Header header;
+    header.kind = MessageKind::refuse;
+    key.write_to(header);
+    header.slot = is_receive ? 1 : 0;
+    const auto bytes = Encoder().text(status.message().substr(0, kReasonBytes)).take();
+    messenger_.send_control(key.peer, header, bytes);
+  }
   if (is_receive) refuse_the_rest(key, first_segment);
-  if (!tell) return;
-  Header header;
-  header.kind = MessageKind::refuse;
-  key.write_to(header);
-  header.slot = is_receive ? 1 : 0;
-  const auto bytes = Encoder().text(status.message().substr(0, kReasonBytes)).take();
-  messenger_.send_control(key.peer, header, bytes);
 }
 
 /// A receive that ended in error consumes its message: what still comes of it is dropped, and its sender told.
@@ -53,7 +54,8 @@ void Executor::refuse_the_rest(const MessageKey& key, std::uint32_t first_segmen
 
 /// Whether the receive for this message has been issued and is over.
 bool Executor::has_ended(CommunicatorState& group, const Header& header, Rank source) {
-  const auto pair = (static_cast<std::uint64_t>(group.group_rank_of(source)) << 32) | static_cast<std::uint32_t>(header.tag);
+  const auto pair =
+      (static_cast<std::uint64_t>(group.group_rank_of(source)) << 32) | static_cast<std::uint32_t>(header.tag);
   const auto next = group.receive_sequences.find(pair);
   if (next == group.receive_sequences.end() || header.sequence >= next->second) return false;
   return find(group, header, source, Collective::receive) == nullptr;

@@ -48,10 +48,10 @@ struct Request {
   ReduceOp reduce_op = ReduceOp::sum;
   Buffers input;
   Buffers output;
-  Rank root = kNoRank;           // group rank; send: destination, receive: source
-  std::uint32_t tag = 0;         // send and receive
-  Nanoseconds timeout = 0;       // from the call on; 0: the group's
-  std::uint64_t layout = 0;      // anything else that must be equal on all ranks (original dtype, memory format), hashed
+  Rank root = kNoRank;       // group rank; send: destination, receive: source
+  std::uint32_t tag = 0;     // send and receive
+  Nanoseconds timeout = 0;   // from the call on; 0: the group's
+  std::uint64_t layout = 0;  // anything else that must be equal on all ranks (original dtype, memory format), hashed
   Urgency urgency = Urgency::background;
 };
 

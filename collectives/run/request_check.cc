@@ -11,10 +11,11 @@ Status wrong(const Request& request, const std::string& what) {
   return {Code::invalid_argument, std::string(name_of(request.collective)) + ": " + what};
 }
 
-Status check_side(const Request& request, const Buffers& side, const char* name, std::size_t pieces, std::size_t divisor) {
+Status check_side(const Request& request, const Buffers& side, const char* name, std::size_t pieces,
+                  std::size_t divisor) {
   if (!side.pieces.empty() && side.pieces.size() != pieces) {
-    return wrong(request, std::string(name) + " has " + std::to_string(side.pieces.size()) + " pieces; give one per rank, " +
-                              std::to_string(pieces) + ".");
+    return wrong(request, std::string(name) + " has " + std::to_string(side.pieces.size()) +
+                              " pieces; give one per rank, " + std::to_string(pieces) + ".");
   }
   if (side.pieces.empty() && side.whole.bytes % divisor != 0) {
     return wrong(request, std::string(name) + " has " + std::to_string(side.whole.bytes) + " bytes, which " +
@@ -26,8 +27,8 @@ Status check_side(const Request& request, const Buffers& side, const char* name,
 Status check_rank(const Request& request, Rank rank, Rank world, const char* name, bool may_be_self) {
   const Rank given = request.root;
   if (given < 0 || given >= world) {
-    return wrong(request, std::string(name) + " is " + std::to_string(given) + "; it must be a rank of the group, 0 to " +
-                              std::to_string(world - 1) + ".");
+    return wrong(request, std::string(name) + " is " + std::to_string(given) +
+                              "; it must be a rank of the group, 0 to " + std::to_string(world - 1) + ".");
   }
   if (given == rank && !may_be_self) {
     return wrong(request, std::string(name) + " is this rank itself, " + std::to_string(rank) +
@@ -67,7 +68,8 @@ Status check(const Request& request, Rank rank, Rank world) {
       if (status = check_reduction(request, out); !status) return status;
       status = check_side(request, request.input, "input", n, n);
       return status ? same_size(request, in, out * n, "input must be as large as the outputs of all ranks.") : status;
-    case Collective::broadcast: return check_rank(request, rank, world, "root", true);
+    case Collective::broadcast:
+      return check_rank(request, rank, world, "root", true);
     case Collective::reduce:
       if (status = check_reduction(request, in); !status) return status;
       if (status = check_rank(request, rank, world, "root", true); !status) return status;
@@ -83,9 +85,12 @@ Status check(const Request& request, Rank rank, Rank world) {
     case Collective::all_to_all:
       if (status = check_side(request, request.input, "input", n, n); !status) return status;
       return check_side(request, request.output, "output", n, n);
-    case Collective::barrier: return {};
-    case Collective::send: return check_rank(request, rank, world, "destination", false);
-    case Collective::receive: return check_rank(request, rank, world, "source", false);
+    case Collective::barrier:
+      return {};
+    case Collective::send:
+      return check_rank(request, rank, world, "destination", false);
+    case Collective::receive:
+      return check_rank(request, rank, world, "source", false);
   }
   return wrong(request, "unknown collective");
 }

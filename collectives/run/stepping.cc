@@ -75,8 +75,8 @@ bool Executor::is_ready(const Execution& execution, const Lane& lane, const Step
   });
 }
 
-Buffer Executor::part_of(const Execution& execution, std::uint32_t lane_index, const Chunk& chunk, std::uint32_t iteration,
-                         std::size_t* whole) {
+Buffer Executor::part_of(const Execution& execution, std::uint32_t lane_index, const Chunk& chunk,
+                         std::uint32_t iteration, std::size_t* whole) {
   const std::uint32_t segment = execution.lanes[lane_index].segment;
   if (chunk.space == Space::scratch) {
     const std::size_t place =
@@ -99,7 +99,8 @@ Executor::StepMemory Executor::memory_of(const Execution& execution, std::uint32
   if (step.target.space != Space::none) memory.target = part_of(execution, lane, step.target, iteration, &memory.whole);
   if (step.source.space == Space::scratch && step.target.space != Space::none && step.target.space != Space::scratch) {
     memory.source.bytes = memory.target.bytes;
-  } else if (step.target.space == Space::scratch && step.source.space != Space::none && step.source.space != Space::scratch) {
+  } else if (step.target.space == Space::scratch && step.source.space != Space::none &&
+             step.source.space != Space::scratch) {
     memory.target.bytes = memory.source.bytes;
     memory.whole = source_bytes;
   } else if (memory.whole == 0 && (step.source.space == Space::scratch || step.target.space == Space::scratch)) {
@@ -120,9 +121,12 @@ void Executor::issue(Execution& execution, std::uint32_t lane, std::uint8_t step
   const bool is_nothing = bytes == 0 && execution.lanes[lane].segment > 0;  // the first segment always says its size
   if (!is_nothing) {
     switch (step.kind) {
-      case StepKind::send: return issue_send(execution, lane, step_index, iteration, memory);
-      case StepKind::receive: return issue_receive(execution, lane, step_index, iteration, memory);
-      case StepKind::reduce: return issue_reduce(execution, lane, step_index, iteration, memory);
+      case StepKind::send:
+        return issue_send(execution, lane, step_index, iteration, memory);
+      case StepKind::receive:
+        return issue_receive(execution, lane, step_index, iteration, memory);
+      case StepKind::reduce:
+        return issue_reduce(execution, lane, step_index, iteration, memory);
       case StepKind::copy:
         if (memory.source.address != memory.target.address && bytes > 0) {
           std::memmove(memory.target.address, memory.source.address, std::min(bytes, memory.source.bytes));
@@ -165,8 +169,8 @@ void Executor::issue_send(Execution& execution, std::uint32_t lane, std::uint8_t
   messenger_.post_send(send);
 }
 
-StepReceive& Executor::new_receive(Execution& execution, std::uint32_t lane, std::uint8_t step_index, std::uint32_t iteration,
-                                   Rank peer, const StepMemory& memory) {
+StepReceive& Executor::new_receive(Execution& execution, std::uint32_t lane, std::uint8_t step_index,
+                                   std::uint32_t iteration, Rank peer, const StepMemory& memory) {
   StepReceive& receive = receives_.take();
   receive.key = key_for(execution, lane, execution.schedule->steps[step_index], iteration, peer);
   receive.fingerprint = execution.fingerprint;
@@ -294,7 +298,8 @@ void Executor::combine(Execution& execution, PendingReduce& pending) {
 }
 
 Status Executor::lost_view_error(const Execution& execution) const {
-  return {Code::aborted, execution.operation->describe() + ": a peer gave up the operation while its data was being read."};
+  return {Code::aborted,
+          execution.operation->describe() + ": a peer gave up the operation while its data was being read."};
 }
 
 void Executor::complete(Execution& execution, std::uint32_t lane_index, std::uint8_t step, std::uint32_t instance) {

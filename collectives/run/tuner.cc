@@ -15,8 +15,8 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr Rank kAnyWorld = INT32_MAX;
 
 // Small messages: as few message latencies as possible, while everyone's copy of everything costs less than a latency.
-// Large ones: each byte crosses each link once; the ring has one neighbour at a time, direct exchange takes all operands
-// in one pass (one rounding, fewer memory passes) but needs a path to everyone.
+// Large ones: each byte crosses each link once; the ring has one neighbour at a time, direct exchange takes all
+// operands in one pass (one rounding, fewer memory passes) but needs a path to everyone.
 // clang-format off
 constexpr std::array kTable = {
     //         collective                  up to bytes   up to world  algorithm                  two steps  segment
@@ -52,7 +52,8 @@ Tuner::Tuner(std::vector<TuningRule> overrides) : rules_(std::move(overrides)) {
 
 Choice Tuner::choose(Collective collective, std::size_t bytes, const Topology& group) const {
   const auto rule = std::find_if(rules_.begin(), rules_.end(), [&](const TuningRule& candidate) {
-    return candidate.collective == collective && bytes <= candidate.up_to_bytes && group.world() <= candidate.up_to_world;
+    return candidate.collective == collective && bytes <= candidate.up_to_bytes &&
+           group.world() <= candidate.up_to_world;
   });
   NEURON_CHECK(rule != rules_.end(), "no tuning rule for a collective");
   return {rule->algorithm, rule->two_step, std::min(rule->segment_bytes, kBlockBytes)};
@@ -65,16 +66,26 @@ Schedule Tuner::build(Collective collective, const Choice& choice, Rank rank, Ra
     case Collective::all_reduce:
       if (is_ring) return ring_all_reduce(rank, world);
       return choice.two_step ? direct_two_step_all_reduce(rank, world) : direct_all_reduce(rank, world);
-    case Collective::all_gather: return is_ring ? ring_all_gather(rank, world) : direct_all_gather(rank, world);
-    case Collective::reduce_scatter: return is_ring ? ring_reduce_scatter(rank, world) : direct_reduce_scatter(rank, world);
-    case Collective::broadcast: return binomial_broadcast(rank, world, root);
-    case Collective::reduce: return direct_reduce(rank, world, root);
-    case Collective::gather: return direct_gather(rank, world, root);
-    case Collective::scatter: return direct_scatter(rank, world, root);
-    case Collective::all_to_all: return pairwise_all_to_all(rank, world);
-    case Collective::barrier: return dissemination_barrier(rank, world);
-    case Collective::send: return point_to_point_send(rank, world, root);
-    case Collective::receive: return point_to_point_receive(rank, world, root);
+    case Collective::all_gather:
+      return is_ring ? ring_all_gather(rank, world) : direct_all_gather(rank, world);
+    case Collective::reduce_scatter:
+      return is_ring ? ring_reduce_scatter(rank, world) : direct_reduce_scatter(rank, world);
+    case Collective::broadcast:
+      return binomial_broadcast(rank, world, root);
+    case Collective::reduce:
+      return direct_reduce(rank, world, root);
+    case Collective::gather:
+      return direct_gather(rank, world, root);
+    case Collective::scatter:
+      return direct_scatter(rank, world, root);
+    case Collective::all_to_all:
+      return pairwise_all_to_all(rank, world);
+    case Collective::barrier:
+      return dissemination_barrier(rank, world);
+    case Collective::send:
+      return point_to_point_send(rank, world, root);
+    case Collective::receive:
+      return point_to_point_receive(rank, world, root);
   }
   NEURON_CHECK(false, "unknown collective");
 }

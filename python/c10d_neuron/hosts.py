@@ -8,6 +8,7 @@ C10D_NEURON_HOST): the backend then treats the ranks as if they were on differen
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import socket
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _TOOLS = ("ip", "nsenter", "unshare", "mount", "hostname")
+_made = itertools.count(1)  # sets of namespaces that this process has made
 _ENTER = 'hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@"'
 
 
@@ -93,8 +95,9 @@ def _make_namespaces(count: int, stack: contextlib.ExitStack) -> tuple[Host, ...
     names = [f"host-{index}" for index in range(count)]
     addresses = [f"10.88.0.{index + 1}" for index in range(count)]
     # Unique, so that parallel runs do not meet. The bridge has a namespace too, so that the machine's is untouched.
-    spaces = [f"c10dn-{os.getpid()}-{index}" for index in range(count)]
-    switch = f"c10dn-{os.getpid()}-switch"
+    name = f"c10dn-{os.getpid()}-{next(_made)}"
+    spaces = [f"{name}-{index}" for index in range(count)]
+    switch = f"{name}-switch"
     for space in (switch, *spaces):
         _ip("netns", "add", space)
         stack.callback(_remove_namespace, space)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -263,3 +266,26 @@ def test_missing_libfabric_is_said_when_it_matters() -> None:
     places = environment(C10D_NEURON_SHARED_MEMORY="0", C10D_NEURON_LIBFABRIC="/nonexistent.so")
     errors = harness.errors(2, lambda group, rank, world: None, places=places)
     assert all("libfabric" in error and "/nonexistent.so" in error for error in errors), errors
+
+
+def test_interface_that_does_not_exist() -> None:
+    places = environment(C10D_NEURON_SHARED_MEMORY="0", C10D_NEURON_INTERFACE="nosuch0")
+    errors = harness.errors(2, lambda group, rank, world: dist.barrier(), places=places)
+    assert all("nosuch0 (C10D_NEURON_INTERFACE)" in error for error in errors), errors
+
+
+def test_token_file_that_does_not_exist() -> None:
+    places = environment(C10D_NEURON_TOKEN_FILE="/nonexistent")
+    errors = harness.errors(2, lambda group, rank, world: dist.barrier(), places=places)
+    assert all("/nonexistent" in error and "C10D_NEURON_TOKEN_FILE" in error for error in errors), errors
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: takes a network interface down")
+def test_rank_0_that_cannot_be_reached() -> None:
+    with harness.two_hosts() as places:
+        space = Path(places[0].namespace).name
+        subprocess.run(["ip", "-n", space, "link", "set", "eth0", "down"], check=True)
+        limit = timedelta(seconds=3)
+        errors = harness.errors(2, lambda group, rank, world: dist.barrier(), places=places, timeout=limit)
+    assert "rank 1 has not joined" in errors[0], errors
+    assert "rank 0 (host" in errors[1] and "cannot be reached" in errors[1], errors

@@ -171,7 +171,7 @@ def test_destroy_on_one_rank_with_an_operation_in_flight() -> None:
     def body(group: Any, rank: int, world: int) -> str:
         group.barrier().wait()
         if rank == 0:
-            work = group.allreduce([torch.ones(3)])
+            work = group.allreduce([torch.ones(1_000_000)])
             start = time.monotonic()
             dist.destroy_process_group()
             assert time.monotonic() - start < 3
@@ -180,7 +180,7 @@ def test_destroy_on_one_rank_with_an_operation_in_flight() -> None:
             return str(raised.value)
         time.sleep(0.2)
         with pytest.raises(RuntimeError) as raised:
-            group.allreduce([torch.ones(3)]).wait()
+            group.allreduce([torch.ones(1_000_000)]).wait()
         return str(raised.value)
 
     first, second = harness.run(2, body, timeout=timedelta(seconds=10))

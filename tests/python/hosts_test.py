@@ -19,9 +19,16 @@ def output(host, code):
     return process.communicate(timeout=60)[0].decode().strip()
 
 
-def spaces():
+def all_spaces():
     folder = Path("/run/netns")
-    return sorted(path.name for path in folder.iterdir() if f"-{os.getpid()}-" in path.name) if folder.exists() else []
+    return {path.name for path in folder.iterdir() if f"-{os.getpid()}-" in path.name} if folder.exists() else set()
+
+
+@pytest.fixture
+def spaces():
+    """The namespaces that this test has made: other tests of this process may have theirs."""
+    others = all_spaces()
+    return lambda: sorted(all_spaces() - others)
 
 
 def test_one_host_is_the_machine_itself():
@@ -81,7 +88,7 @@ with socket.create_server(("10.88.0.1", 29600)) as server:
 
 
 @needs_namespaces
-def test_namespaces_are_removed_at_the_end_and_after_an_error():
+def test_namespaces_are_removed_at_the_end_and_after_an_error(spaces):
     with pytest.raises(ZeroDivisionError), hosts(2, namespaces=True):
         assert len(spaces()) == 3
         _ = 1 / 0

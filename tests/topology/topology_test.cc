@@ -9,7 +9,9 @@
 namespace neuron {
 namespace {
 
-Topology topology_of(std::initializer_list<std::string> hosts) { return Topology::from_hosts(std::vector<std::string>(hosts)); }
+Topology topology_of(std::initializer_list<std::string> hosts) {
+  return Topology::from_hosts(std::vector<std::string>(hosts));
+}
 
 TEST(Topology, NumbersHostsByTheirLowestRank) {
   const Topology topology = topology_of({"b", "a", "b", "c", "a"});

@@ -31,9 +31,10 @@ TEST(Header, HasTheseBytes) {
 }
 
 TEST(Header, KindsHaveTheseNumbers) {
-  const char* const names[kMessageKinds] = {"invalid", "hello", "eager",    "announce", "grant",  "data",
-                                            "done",    "credit", "want", "question", "answer", "refuse"};
-  for (std::uint8_t kind = 0; kind < kMessageKinds; ++kind) EXPECT_EQ(name_of(static_cast<MessageKind>(kind)), names[kind]);
+  const char* const names[kMessageKinds] = {"invalid", "hello",  "eager", "announce", "grant",  "data",
+                                            "done",    "credit", "want",  "question", "answer", "refuse"};
+  for (std::uint8_t kind = 0; kind < kMessageKinds; ++kind)
+    EXPECT_EQ(name_of(static_cast<MessageKind>(kind)), names[kind]);
   EXPECT_EQ(name_of(static_cast<MessageKind>(kMessageKinds)), "unknown");
 }
 

@@ -1,4 +1,5 @@
-// NEURON_CHECK: a broken invariant of our own is a bug; the process ends with the reason rather than go on with wrong data.
+// NEURON_CHECK: a broken invariant of our own is a bug; the process ends with the reason rather than go on with wrong
+// data.
 #pragma once
 
 namespace neuron {

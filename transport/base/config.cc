@@ -36,8 +36,7 @@ constexpr std::array kKnobs = {
          "How many operations each process remembers for diagnosis."},
     Knob{"C10D_NEURON_SPIN_US", KnobType::integer, "-1", "microseconds",
          "How long a waiter polls before it sleeps; -1: chosen from the ranks per core."},
-    Knob{"C10D_NEURON_INTERRUPTS", KnobType::boolean, "1", "",
-         "0 leaves Ctrl-C pending until a blocked call ends."},
+    Knob{"C10D_NEURON_INTERRUPTS", KnobType::boolean, "1", "", "0 leaves Ctrl-C pending until a blocked call ends."},
     // Read by the Python entry point, before any library of ours is loaded.
     Knob{"C10D_NEURON_REGISTER", KnobType::text, "auto", "",
          "Whether the backend name \"neuron\" is taken: auto (unless torch-neuronx is installed or the name is taken), "
@@ -96,9 +95,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string_view nearest_knob(std::string_view name) {
-  return std::min_element(kKnobs.begin(), kKnobs.end(), [&](const Knob& a, const Knob& b) {
-           return edit_distance(a.name, name) < edit_distance(b.name, name);
-         })->name;
+  return std::min_element(
+             kKnobs.begin(), kKnobs.end(),
+             [&](const Knob& a, const Knob& b) { return edit_distance(a.name, name) < edit_distance(b.name, name); })
+      ->name;
 }
 
 bool is_known(std::string_view name) {

@@ -20,7 +20,7 @@ struct Shared {
 };
 
 Shared& shared() {
-  static Shared* const instance = new Shared;  // leaked: threads may log while the process ends
+  static auto* const instance = new Shared;  // leaked: threads may log while the process ends
   return *instance;
 }
 

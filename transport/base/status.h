@@ -1,5 +1,6 @@
 // Status and Result: errors as values below the c10d border.
-// Values; any thread. An ok Status holds no memory. Whoever first knows which error it is writes the message, callers pass it on.
+// Values; any thread. An ok Status holds no memory. Whoever first knows which error it is writes the message, callers
+// pass it on.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,8 +29,7 @@ enum class Code : std::uint8_t {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message)
-      : detail_(std::make_shared<const Detail>(Detail{code, std::move(message)})) {}
+  Status(Code code, std::string message) : detail_(std::make_shared<const Detail>(Detail{code, std::move(message)})) {}
 
   [[nodiscard]] bool is_ok() const { return detail_ == nullptr; }
   explicit operator bool() const { return is_ok(); }
@@ -52,8 +52,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}    // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool is_ok() const { return value_.has_value(); }
   explicit operator bool() const { return is_ok(); }

@@ -61,7 +61,8 @@ WaitSet::Wake WaitSet::wait(Nanoseconds timeout) {
   const auto room = static_cast<int>(events.size());
   int ready = epoll_pwait2(epoll_.number(), events.data(), room, timeout == kNever ? nullptr : &limit, nullptr);
   if (ready < 0 && errno == ENOSYS) {  // Linux before 5.11
-    const auto milliseconds = static_cast<int>(std::min<Nanoseconds>((timeout + kMillisecond - 1) / kMillisecond, INT_MAX));
+    const auto milliseconds =
+        static_cast<int>(std::min<Nanoseconds>((timeout + kMillisecond - 1) / kMillisecond, INT_MAX));
     ready = epoll_wait(epoll_.number(), events.data(), room, timeout == kNever ? -1 : milliseconds);
   }
   if (ready > 0) return Wake::readable;

@@ -21,7 +21,7 @@ struct Hub::Delivery {
 struct Hub::Mailbox {
   std::mutex mutex;
   std::deque<Delivery> waiting;
-  std::vector<Rank> lost;           // to be reported to the owner
+  std::vector<Rank> lost;  // to be reported to the owner
   std::shared_ptr<Doorbell> doorbell;
   std::atomic<std::size_t> count{0};
   std::atomic<bool> asleep{false};

@@ -1,9 +1,10 @@
-// loopback: a Transport between engines in one process, for tests: ranks are threads, and everything that a real provider
-// may do happens at random from a seed. Hub: the wire, shared by all ranks, any thread. Endpoint: one rank's Transport.
+// loopback: a Transport between engines in one process, for tests: ranks are threads, and everything that a real
+// provider may do happens at random from a seed. Hub: the wire, shared by all ranks, any thread. Endpoint: one rank's
+// Transport.
 //
-// Personalities. Default: in order, remote writes. efa_direct: messages and writes overtake one another, posts are refused
-// now and then, the payload of a write is delivered twice, the second time just before its completion. no_remote_write: the
-// same grants are answered by messages.
+// Personalities. Default: in order, remote writes. efa_direct: messages and writes overtake one another, posts are
+// refused now and then, the payload of a write is delivered twice, the second time just before its completion.
+// no_remote_write: the same grants are answered by messages.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,9 +20,9 @@ namespace neuron::loopback {
 struct Personality {
   std::uint64_t seed = 1;
   bool remote_write = true;
-  std::uint32_t reorder_window = 0;   // a delivery may overtake so many others; 0: in order
-  std::uint32_t refuse_one_in = 0;    // posts answered `again`; 0: never
-  bool payload_twice = false;         // a write's bytes land early as well
+  std::uint32_t reorder_window = 0;  // a delivery may overtake so many others; 0: in order
+  std::uint32_t refuse_one_in = 0;   // posts answered `again`; 0: never
+  bool payload_twice = false;        // a write's bytes land early as well
   std::size_t receive_slots = 256;
   std::size_t blocks = 64;
 

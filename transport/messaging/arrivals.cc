@@ -27,24 +27,47 @@ void Messenger::on_message(Transport& route, Rank source, const Header& header, 
   if (header.nonce_check != own_check) return;  // meant for a process that is no more
   Peer& peer = peer_of(source);
   if (peer.is_lost) return;
-  if (header.kind == MessageKind::hello) peer.hello_route = &route;
+  if (header.kind == MessageKind::hello) {
+    if (peer.hello_route != nullptr && peer.hello_route != &route) peer.credits = 0;  // that was for the other way
+    peer.hello_route = &route;
+  }
   // The way by which a peer greets works; one that has not been greeted by may not.
   if (peer.route == nullptr || (header.kind == MessageKind::hello && !peer.heard_hello)) use_route(source, route);
   peer.credits += header.credits;
   peer.says_starved = (header.flags & flag::kStarved) != 0;
   switch (header.kind) {
-    case MessageKind::hello: peer.heard_hello = peer.route == &route; break;
+    case MessageKind::hello:
+      peer.heard_hello = peer.route == &route;
+      break;
     case MessageKind::eager:
-    case MessageKind::announce: on_arrival(peer, route, header, payload); break;
-    case MessageKind::grant: on_grant(peer, route, header, payload); break;
-    case MessageKind::data: on_data(peer, header, payload); break;
-    case MessageKind::done: on_done(peer, route, header); break;
-    case MessageKind::credit: break;
-    case MessageKind::want: on_want(peer, header); break;
-    case MessageKind::question: events_.on_question(source, header, payload); break;
-    case MessageKind::answer: events_.on_answer(source, header, payload); break;
-    case MessageKind::refuse: events_.on_refused(source, header, payload); break;
-    case MessageKind::invalid: break;
+    case MessageKind::announce:
+      on_arrival(peer, route, header, payload);
+      break;
+    case MessageKind::grant:
+      on_grant(peer, route, header, payload);
+      break;
+    case MessageKind::data:
+      on_data(peer, header, payload);
+      break;
+    case MessageKind::done:
+      on_done(peer, route, header);
+      break;
+    case MessageKind::credit:
+      break;
+    case MessageKind::want:
+      on_want(peer, header);
+      break;
+    case MessageKind::question:
+      events_.on_question(source, header, payload);
+      break;
+    case MessageKind::answer:
+      events_.on_answer(source, header, payload);
+      break;
+    case MessageKind::refuse:
+      events_.on_refused(source, header, payload);
+      break;
+    case MessageKind::invalid:
+      break;
   }
   if (peer.says_starved) peer.posted.for_each([&](ReceivePost& post) { want(peer, post); });
 }
@@ -89,7 +112,8 @@ void Messenger::unpost(Peer& /*peer*/, ReceivePost& post) {
 }
 
 void Messenger::post_receive(ReceivePost& post) {
-  NEURON_CHECK(post.state == ReceivePost::State::idle && post.target.bytes <= kBlockBytes, "receive posted twice or too large");
+  NEURON_CHECK(post.state == ReceivePost::State::idle && post.target.bytes <= kBlockBytes,
+               "receive posted twice or too large");
   Peer& peer = peer_of(post.key.peer);
   post.was_wanted = false;
   if (Unexpected* found = arrivals_.find(post.key)) {
@@ -214,7 +238,8 @@ void Messenger::on_data(Peer& peer, const Header& header, std::span<const std::b
   if (incoming == nullptr || incoming->peer != peer.rank) return;
   if (header.length == 0) return on_withdrawn(peer, header.slot, *incoming);
   const std::uint64_t piece = header.tag / kEagerBytes;
-  if (header.tag >= kBlockBytes || header.tag % kEagerBytes != 0 || payload.size() > kBlockBytes - header.tag) return;
+  const bool is_piece = header.tag < kBlockBytes && header.tag % kEagerBytes == 0 && payload.size() == header.length;
+  if (!is_piece || payload.size() > kBlockBytes - header.tag) return;
   std::memcpy(incoming->block.address + header.tag, payload.data(), payload.size());
   incoming->arrived |= std::uint64_t{1} << piece;
   if (incoming->arrived == incoming->expected) land(header.slot, *incoming);
@@ -301,19 +326,28 @@ bool Messenger::give_back(ReceivePost& post) {
 void Messenger::cancel(ReceivePost& post) {
   Peer& peer = peer_of(post.key.peer);
   switch (post.state) {
-    case ReceivePost::State::idle: break;
-    case ReceivePost::State::posted: unpost(peer, post); break;
-    case ReceivePost::State::waiting_for_block: post.unlink(); break;
-    case ReceivePost::State::landing:
-      if (Incoming* incoming = incoming_.find(post.landing)) incoming->post = nullptr;  // quarantined until it has landed
+    case ReceivePost::State::idle:
       break;
-    case ReceivePost::State::kept: [[maybe_unused]] const bool ignored = give_back(post); break;
+    case ReceivePost::State::posted:
+      unpost(peer, post);
+      break;
+    case ReceivePost::State::waiting_for_block:
+      post.unlink();
+      break;
+    case ReceivePost::State::landing:
+      if (Incoming* incoming = incoming_.find(post.landing))
+        incoming->post = nullptr;  // quarantined until it has landed
+      break;
+    case ReceivePost::State::kept:
+      [[maybe_unused]] const bool ignored = give_back(post);
+      break;
   }
   post.state = ReceivePost::State::idle;
 }
 
 /// Lets go of a message that meets no receive.
-void Messenger::drop(Peer& peer, Transport& route, const Header& header, std::span<const std::byte> payload, bool tell) {
+void Messenger::drop(Peer& peer, Transport& route, const Header& header, std::span<const std::byte> payload,
+                     bool tell) {
   if (header.kind == MessageKind::announce && inlet_of(route).traits.bulk == BulkMode::pull &&
       payload.size() == sizeof(SharedBlock)) {
     SharedBlock shared;
@@ -329,8 +363,8 @@ void Messenger::drop(Peer& peer, Transport& route, const Header& header, std::sp
 }
 
 void Messenger::drop_arrivals(std::uint64_t group, std::uint32_t epoch) {
-  const auto stale =
-      arrivals_.select([&](const Unexpected& message) { return message.key.group == group && message.key.epoch <= epoch; });
+  const auto stale = arrivals_.select(
+      [&](const Unexpected& message) { return message.key.group == group && message.key.epoch <= epoch; });
   for (Unexpected* found : stale) {
     auto message = arrivals_.take(*found);
     Peer& peer = peer_of(message->key.peer);

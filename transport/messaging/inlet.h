@@ -1,6 +1,6 @@
-// Messenger::Inlet: binds a transport's events to the Messenger, and counts the transport's blocks that are in use, so that
-// landing never takes the blocks that sending needs and kept views never take all that landing needs.
-// A resource of the Messenger; one thread.
+// Messenger::Inlet: binds a transport's events to the Messenger, and counts the transport's blocks that are in use, so
+// that landing never takes the blocks that sending needs and kept views never take all that landing needs. A resource
+// of the Messenger; one thread.
 #pragma once
 #include "transport/messaging/messenger.h"
 
@@ -24,9 +24,9 @@ class Messenger::Inlet final : public TransportEvents {
 
   Transport& route;
   const TransportTraits traits;
-  std::size_t staging = 0;  // blocks in use by sends
-  std::size_t landing = 0;  // blocks granted, kept ones included
-  std::size_t kept = 0;     // of them, and of views into peers' blocks
+  std::size_t staging = 0;   // blocks in use by sends
+  std::size_t landing = 0;   // blocks granted, kept ones included
+  std::size_t kept = 0;      // of them, and of views into peers' blocks
   std::uint32_t window = 0;  // credit granted to all peers
 
  private:

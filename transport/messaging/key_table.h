@@ -1,5 +1,6 @@
-// KeyTable: finds an element by its MessageKey. Open addressing, linear probing, backward-shift deletion; allocates only
-// when it grows. A resource that does not own its elements; one thread. T has a member `MessageKey key`. Keys are unique.
+// KeyTable: finds an element by its MessageKey. Open addressing, linear probing, backward-shift deletion; allocates
+// only when it grows. A resource that does not own its elements; one thread. T has a member `MessageKey key`. Keys are
+// unique.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -74,7 +75,9 @@ class KeyTable {
 
   [[nodiscard]] std::size_t home_of(const MessageKey& key) const { return key.hash() & (slots_.size() - 1); }
   [[nodiscard]] std::size_t next(std::size_t i) const { return (i + 1) & (slots_.size() - 1); }
-  [[nodiscard]] std::size_t distance(std::size_t from, std::size_t to) const { return (to - from) & (slots_.size() - 1); }
+  [[nodiscard]] std::size_t distance(std::size_t from, std::size_t to) const {
+    return (to - from) & (slots_.size() - 1);
+  }
 
   void grow() {
     std::vector<T*> old(slots_.size() * 2, nullptr);

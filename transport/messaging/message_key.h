@@ -1,5 +1,5 @@
-// MessageKey: which message a receive waits for. Exact: sequences make every message of a pair distinct, and FIFO order per
-// (source, tag) follows, because point-to-point sequences count per source, destination and tag. A value.
+// MessageKey: which message a receive waits for. Exact: sequences make every message of a pair distinct, and FIFO order
+// per (source, tag) follows, because point-to-point sequences count per source, destination and tag. A value.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -42,7 +42,8 @@ Messenger::Inlet& Messenger::inlet_of(const Transport& route) {
 void Messenger::use_route(Rank rank, Transport& route) {
   Peer& peer = peer_of(rank);
   if (peer.route == &route || peer.is_lost) return;
-  if (peer.route == nullptr) active_.push_back(rank);
+  const bool is_other_way = peer.route != nullptr;
+  if (!is_other_way) active_.push_back(rank);
   Inlet& inlet = inlet_of(route);
   peer.route = &route;
   peer.bulk = inlet.traits.bulk;
@@ -52,6 +53,8 @@ void Messenger::use_route(Rank rank, Transport& route) {
   if (peer.window == 0) {
     peer.window = peer.owed = first_window(inlet.traits, peers_.size() - 1);
     inlet.window += peer.window;
+  } else if (is_other_way) {
+    peer.owed = peer.window - std::min(peer.window, peer.unmatched);  // credit that was told the other way is void
   }
   greet(peer);
 }
@@ -92,6 +95,8 @@ void Messenger::lose_peer(Rank rank, const Status& why) {
   });
   for (const auto& inlet : inlets_) inlet->route.disconnect(rank);
   peer.blocks_staged = 0;
+  if (peer.route != nullptr) inlet_of(*peer.route).window -= peer.window;
+  peer.window = 0;
 }
 
 Posted Messenger::transmit(Peer& peer, Header& header, std::span<const std::byte> payload) {
@@ -152,6 +157,7 @@ void Messenger::grow_window(Peer& peer) {
 
 bool Messenger::progress() {
   bool moved = false;
+  // NOLINTBEGIN(modernize-loop-convert): both lists may grow meanwhile, which iterators do not survive
   for (std::size_t i = 0; i < inlets_.size(); ++i) {  // a lost peer may add a transport
     Inlet& inlet = *inlets_[i];
     moved |= inlet.route.poll(inlet);
@@ -161,6 +167,7 @@ bool Messenger::progress() {
     Peer& peer = peer_of(active_[i]);
     if (!peer.is_lost) moved |= move_waiting(peer);
   }
+  // NOLINTEND(modernize-loop-convert)
   return moved;
 }
 

@@ -1,18 +1,19 @@
-// Messenger: carries messages of at most kBlockBytes between ranks over whichever Transport connects them. Matching, credit
-// and the large-message protocol live here, once for all transports.
+// Messenger: carries messages of at most kBlockBytes between ranks over whichever Transport connects them. Matching,
+// credit and the large-message protocol live here, once for all transports.
 //
-// Ownership: the Engine. Thread: the holder of the baton. Hot path: no lock, no system call; memory is allocated only when
-// a pool grows. Failure: a peer that is lost is reported once; a message that does not fit its receive ends that receive.
+// Ownership: the Engine. Thread: the holder of the baton. Hot path: no lock, no system call; memory is allocated only
+// when a pool grows. Failure: a peer that is lost is reported once; a message that does not fit its receive ends that
+// receive.
 //
-// Flow control. The receiver grants credit in landing slots of kMessageBytes. A message takes one; the slot is given back
-// when the message has met its receive, so unmatched messages of a pair never hold more than the window (initially half the
-// receive queue over all peers, at most kMaxWindow). A sender without credit queues. A receive that is posted while its
-// peer may be out of credit sends a `want`, and the wanted message comes without credit: it lands in a posted receive. So no
-// operation waits for credit that only another operation can return. Control messages need no credit.
+// Flow control. The receiver grants credit in landing slots of kMessageBytes. A message takes one; the slot is given
+// back when the message has met its receive, so unmatched messages of a pair never hold more than the window (initially
+// half the receive queue over all peers, at most kMaxWindow). A sender without credit queues. A receive that is posted
+// while its peer may be out of credit sends a `want`, and the wanted message comes without credit: it lands in a posted
+// receive. So no operation waits for credit that only another operation can return. Control messages need no credit.
 //
-// Large messages. Payload goes through blocks that the transports own, never through the user's memory: staged and read in
-// place (pull), or granted by the receiver when matched and then written (write, messages). At most kBlocksInFlightPerPeer
-// blocks are in flight for a pair, plus the wanted ones.
+// Large messages. Payload goes through blocks that the transports own, never through the user's memory: staged and read
+// in place (pull), or granted by the receiver when matched and then written (write, messages). At most
+// kBlocksInFlightPerPeer blocks are in flight for a pair, plus the wanted ones.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -40,7 +41,8 @@ class MessengerEvents {
   virtual ~MessengerEvents() = default;
   /// The source may be used again; the message is on its way.
   virtual void on_sent(SendPost& post) = 0;
-  /// `view`: the payload, valid during the call. Lent receives may Messenger::keep() it. Not lent: already in the target.
+  /// `view`: the payload, valid during the call. Lent receives may Messenger::keep() it. Not lent: already in the
+  /// target.
   virtual void on_received(ReceivePost& post, std::span<const std::byte> view) = 0;
   /// The message for this receive has another length or fingerprint; the receive has ended.
   virtual void on_mismatch(ReceivePost& post, const Header& header) = 0;
@@ -66,7 +68,7 @@ class Messenger {
   struct Options {
     Rank rank = 0;
     std::uint32_t generation = 0;
-    std::vector<std::uint64_t> nonces;       // index = global rank
+    std::vector<std::uint64_t> nonces;  // index = global rank
     std::vector<Transport*> transports;
   };
   Messenger(Options options, MessengerEvents& events);
@@ -77,10 +79,10 @@ class Messenger {
   // ---- connections ----
   /// One more transport, beside those given at construction.
   void add_transport(Transport& transport);
-  /// `route` has connected `peer`, or will: messages to it go that way from now on.
-  void use_route(Rank peer, Transport& route);
+  /// `route` has connected `rank`, or will: messages to it go that way from now on.
+  void use_route(Rank rank, Transport& route);
   /// Ends everything with that peer: posts stay with their owner, who cancels them.
-  void lose_peer(Rank peer, const Status& why);
+  void lose_peer(Rank rank, const Status& why);
   [[nodiscard]] bool is_lost(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].is_lost; }
   [[nodiscard]] bool has_route(Rank peer) const { return peers_[static_cast<std::size_t>(peer)].route != nullptr; }
   [[nodiscard]] bool uses(Rank peer, const Transport& route) const {
@@ -105,7 +107,7 @@ class Messenger {
   void refuse_late(const MessageKey& key);
 
   /// A message outside matching and credit: questions and answers. At most kEagerBytes of payload.
-  void send_control(Rank peer, const Header& header, std::span<const std::byte> payload);
+  void send_control(Rank rank, const Header& header, std::span<const std::byte> payload);
 
   // ---- progress ----
   /// Polls the transports and moves what waits. Returns whether anything happened.
@@ -118,18 +120,18 @@ class Messenger {
   [[nodiscard]] std::size_t memory_in_use() const { return arrivals_.bytes() + kept_copies_bytes_; }
 
  private:
-  struct Outgoing {  // an announced message that is waiting for its grant, or for being read
+  struct Outgoing {            // an announced message that is waiting for its grant, or for being read
     SendPost* post = nullptr;  // write, messages: its payload is still the user's
     Rank peer = kNoRank;
     Transport* route = nullptr;
-    Block block;               // pull: staged
+    Block block;  // pull: staged
   };
-  struct Incoming {  // a granted transfer
+  struct Incoming {               // a granted transfer
     ReceivePost* post = nullptr;  // null: cancelled, the block is quarantined until the write has landed
     Rank peer = kNoRank;
     Transport* route = nullptr;
     Block block;
-    std::uint64_t arrived = 0;    // bitmap of pieces (messages) or stripes (write)
+    std::uint64_t arrived = 0;  // bitmap of pieces (messages) or stripes (write)
     std::uint64_t expected = 0;
   };
   struct Writing {  // a granted send on its way

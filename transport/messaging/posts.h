@@ -1,5 +1,6 @@
-// SendPost and ReceivePost: one segment of a message each, at most kBlockBytes, posted by the executor to the Messenger.
-// Resources that the executor owns and that must outlive their completion or cancellation. One thread: the driver.
+// SendPost and ReceivePost: one segment of a message each, at most kBlockBytes, posted by the executor to the
+// Messenger. Resources that the executor owns and that must outlive their completion or cancellation. One thread: the
+// driver.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -22,8 +23,8 @@ struct SendPost : ListLink<> {
 
   // The Messenger's own.
   State state = State::idle;
-  bool is_wanted = false;     // a receive is posted for it: needs no credit
-  Block block;                // staged, waiting for the transport to take the announcement
+  bool is_wanted = false;      // a receive is posted for it: needs no credit
+  Block block;                 // staged, waiting for the transport to take the announcement
   std::uint32_t transfer = 0;  // handle while announced
 };
 
@@ -47,7 +48,7 @@ struct ReceivePost : ListLink<> {
   const std::byte* view = nullptr;  // kept bytes
   std::byte* copy = nullptr;        // kept bytes in memory of our own: small_copy or the heap
   std::array<std::byte, 64> small_copy;
-  std::uint32_t landing = 0;        // handle of the incoming transfer
+  std::uint32_t landing = 0;  // handle of the incoming transfer
 
   [[nodiscard]] bool is_lent() const { return target.address == nullptr; }
 };

@@ -10,7 +10,8 @@
 namespace neuron {
 
 void Messenger::post_send(SendPost& post) {
-  NEURON_CHECK(post.state == SendPost::State::idle && post.source.bytes <= kBlockBytes, "send posted twice or too large");
+  NEURON_CHECK(post.state == SendPost::State::idle && post.source.bytes <= kBlockBytes,
+               "send posted twice or too large");
   Peer& peer = peer_of(post.key.peer);
   post.is_wanted = false;
   if (peer.queue.is_empty() && start(peer, post)) return;
@@ -83,7 +84,8 @@ bool Messenger::start_eager(Peer& peer, SendPost& post, bool needs_credit) {
 /// A quarter of the pool is left for wanted messages, and half of it for landing where the transport needs landing.
 std::optional<Block> Messenger::take_staging(Peer& peer, bool is_wanted) {
   Inlet& inlet = inlet_of(*peer.route);
-  const std::size_t usable = peer.bulk == BulkMode::pull ? inlet.traits.blocks : inlet.traits.blocks - inlet.landing_limit();
+  const std::size_t usable =
+      peer.bulk == BulkMode::pull ? inlet.traits.blocks : inlet.traits.blocks - inlet.landing_limit();
   const std::size_t limit = is_wanted ? usable : usable - usable / 4;
   auto block = inlet.staging < limit ? peer.route->take_block() : std::nullopt;
   if (block) ++inlet.staging;
@@ -205,9 +207,14 @@ bool Messenger::advance(Writing& writing) {
     const std::uint32_t cookie = posted_writes_.insert(writing.block);
     const std::uint32_t immediate = writing.transfer << 8;  // stripe 0: one stripe a block
     switch (writing.route->write(writing.peer, writing.block, writing.bytes, writing.remote, immediate, cookie)) {
-      case Posted::done: return true;
-      case Posted::again: posted_writes_.erase(cookie); return false;
-      case Posted::lost: posted_writes_.erase(cookie); return finish();
+      case Posted::done:
+        return true;
+      case Posted::again:
+        posted_writes_.erase(cookie);
+        return false;
+      case Posted::lost:
+        posted_writes_.erase(cookie);
+        return finish();
     }
   }
   while (writing.offset < writing.bytes) {
@@ -266,7 +273,8 @@ void Messenger::on_done(Peer& peer, Transport& route, const Header& header) {
 
 void Messenger::cancel(SendPost& post) {
   Peer& peer = peer_of(post.key.peer);
-  if (post.state == SendPost::State::announced && outgoing_.find(post.transfer) != nullptr) outgoing_.erase(post.transfer);
+  if (post.state == SendPost::State::announced && outgoing_.find(post.transfer) != nullptr)
+    outgoing_.erase(post.transfer);
   std::erase_if(waiting_for_staging_, [&](const Granted& granted) {
     if (granted.post == &post) withdraw(peer, granted.writing.transfer);
     return granted.post == &post;

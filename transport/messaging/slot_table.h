@@ -67,7 +67,9 @@ class SlotTable {
     bool is_used = false;
   };
 
-  static std::uint32_t handle(std::uint32_t index, std::uint32_t generation) { return index | (generation << IndexBits); }
+  static std::uint32_t handle(std::uint32_t index, std::uint32_t generation) {
+    return index | (generation << IndexBits);
+  }
 
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;

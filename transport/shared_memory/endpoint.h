@@ -51,7 +51,7 @@ class Endpoint final : public Transport {
   [[nodiscard]] bool is_connected(Rank peer) const override { return peers_.contains(peer); }
   void disconnect(Rank peer) override;
 
-  Posted send(Rank peer, const Header& header, std::span<const std::byte> payload) override;
+  Posted send(Rank rank, const Header& header, std::span<const std::byte> payload) override;
 
   std::optional<Block> take_block() override { return pool_.take(); }
   void return_block(const Block& block) override { pool_.give_back(block); }

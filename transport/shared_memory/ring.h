@@ -21,7 +21,7 @@ namespace neuron::shared_memory {
 inline constexpr std::size_t kRecordHeadBytes = 16;
 inline constexpr std::uint32_t kSkip = 0xFFFFFFFF;
 
-inline constexpr std::size_t record_bytes(std::size_t payload) {
+constexpr std::size_t record_bytes(std::size_t payload) {
   return (kRecordHeadBytes + sizeof(Header) + payload + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 inline constexpr std::size_t kMaxRecordBytes = record_bytes(kEagerBytes);

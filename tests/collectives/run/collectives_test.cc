@@ -1,4 +1,5 @@
-// Every collective over loopback, in order and with everything that a fabric may do to messages, compared with what it means.
+// Every collective over loopback, in order and with everything that a fabric may do to messages, compared with what it
+// means.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -26,7 +27,9 @@ class Collectives : public ::testing::TestWithParam<Case> {
 
   [[nodiscard]] std::size_t count() const { return GetParam().count; }
   /// The i-th value of a rank: small integers, so that sums are exact in any order.
-  static float value(Rank rank, std::size_t i) { return static_cast<float>((static_cast<std::size_t>(rank) * 7 + i * 3) % 31); }
+  static float value(Rank rank, std::size_t i) {
+    return static_cast<float>((static_cast<std::size_t>(rank) * 7 + i * 3) % 31);
+  }
   static std::vector<float> values(Rank rank, std::size_t count) {
     std::vector<float> filled(count);
     for (std::size_t i = 0; i < count; ++i) filled[i] = value(rank, i);
@@ -113,7 +116,8 @@ TEST_P(Collectives, ReduceGatherScatterMeetAtTheRoot) {
     auto gather = request(Collective::gather, input, gathered);
     gather.root = root;
     ASSERT_EQ(rank.run(gather), Status());
-    for (std::size_t i = 0; i < gathered.size(); ++i) ASSERT_EQ(gathered[i], value(static_cast<Rank>(i / count()), i % count()));
+    for (std::size_t i = 0; i < gathered.size(); ++i)
+      ASSERT_EQ(gathered[i], value(static_cast<Rank>(i / count()), i % count()));
     std::vector<float> back(count(), -1);
     auto scatter = request(Collective::scatter, gathered, back);
     scatter.root = root;
@@ -175,7 +179,8 @@ TEST_P(Collectives, BarrierAndManyAsynchronousOperationsEnd) {
   job_.run([&](const LocalRank& rank) {
     std::vector<std::vector<float>> data;
     std::vector<OperationRef> operations;
-    for (int i = 0; i < 50; ++i) data.push_back(values(rank.rank, count()));
+    const int operations_at_once = count() > 100'000 ? 10 : 50;
+    for (int i = 0; i < operations_at_once; ++i) data.push_back(values(rank.rank, count()));
     for (auto& one : data) {
       auto made = request(Collective::all_reduce, one, one);
       made.urgency = Urgency::background;
@@ -194,11 +199,14 @@ TEST_P(Collectives, BarrierAndManyAsynchronousOperationsEnd) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Rank world : {1, 2, 3, 4, 7}) {
-    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{40'000}, std::size_t{300'000}}) {
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{40'000}, std::size_t{300'000}}) {
       for (int personality = 0; personality < 3; ++personality) {
-        if (count > 10'000 && world > 3 && personality != 1) continue;
-        if (count > 100'000 && world > 4) continue;
-        if (count <= 1 && world == 4) continue;
+        // Enough to meet each algorithm with each kind of message on each personality; the rest on the one that is
+        // hardest.
+        if (personality != 1 && (world > 3 || world == 1 || count == 1 || count > 100'000)) continue;
+        if (world == 1 && count > 1000) continue;
+        if (world > 4 && count > 100'000) continue;
         all.push_back({world, count, personality});
       }
     }

@@ -1,4 +1,5 @@
-// How peers are reached: shared memory where it works, the fabric where it does not, and what is said where nothing does.
+// How peers are reached: shared memory where it works, the fabric where it does not, and what is said where nothing
+// does.
 #include <gtest/gtest.h>
 
 #include "tests/collectives/run/requests.h"
@@ -32,7 +33,9 @@ void expect_works(Job& job, const std::string& transport) {
 }
 
 TEST(Connection, GoesThroughSharedMemory) {
-  Job job(2, [](Rank rank, EngineOptions& options) { options.shared_memory = shared_memory_of(rank, *options.doorbell, "token"); });
+  Job job(2, [](Rank rank, EngineOptions& options) {
+    options.shared_memory = shared_memory_of(rank, *options.doorbell, "token");
+  });
   expect_works(job, "shared_memory");
 }
 
@@ -61,16 +64,20 @@ TEST(Connection, IsRefusedByName_WhereNothingWorks) {
   Job job(2, [](Rank rank, EngineOptions& options) {
     options.topology = Topology::from_hosts(std::vector<std::string>{"left", "right"});
     if (rank == 1) {
-      options.open_fabric = []() -> Result<std::unique_ptr<Transport>> { return Status(Code::unavailable, "libfabric is not installed"); };
+      options.open_fabric = []() -> Result<std::unique_ptr<Transport>> {
+        return Status(Code::unavailable, "libfabric is not installed");
+      };
     }
   });
   std::vector<float> data(10);
   const Status here = job.local(0).run(all_reduce(data));
   EXPECT_EQ(here.code(), Code::peer_lost);
-  EXPECT_TRUE(mentions(here.message(), {"rank 1 (host host-1, pid 4001)", "cannot be reached", "neither shared memory"}));
+  EXPECT_TRUE(
+      mentions(here.message(), {"rank 1 (host host-1, pid 4001)", "cannot be reached", "neither shared memory"}));
   const Status there = job.local(1).run(all_reduce(data));
   EXPECT_EQ(there.code(), Code::peer_lost);
-  EXPECT_TRUE(mentions(there.message(), {"rank 0 (host host-0, pid 4000)", "cannot be reached", "libfabric is not installed"}));
+  EXPECT_TRUE(
+      mentions(there.message(), {"rank 0 (host host-0, pid 4000)", "cannot be reached", "libfabric is not installed"}));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// A model of who drives the engine (baton.h, engine_drive.cc), explored exhaustively: every interleaving of waiters, an issuer,
-// a remote message and the background thread, one atomic operation at a time. From every state that can be reached, the end
-// (all operations done, all messages taken, all waiters gone) can be reached too, without a timer but the watch's own.
+// A model of who drives the engine (baton.h, engine_drive.cc), explored exhaustively: every interleaving of waiters, an
+// issuer, a remote message and the background thread, one atomic operation at a time. From every state that can be
+// reached, the end (all operations done, all messages taken, all waiters gone) can be reached too, without a timer but
+// the watch's own.
 //
 // The model keeps the order of the real code's atomic operations; each Flaw leaves one out, and must be found.
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -20,13 +22,13 @@ namespace {
 
 enum class Flaw : std::uint8_t {
   none,
-  sleeps_without_a_look,     // a waiter does not look at the baton again once it is registered
-  release_wakes_nobody,      // who gives the baton back lets the sleepers sleep
-  leaves_work_silently,      // ... and says nothing to the background thread when it leaves work
-  leaves_idle_silently,      // ... and does not tell an idle background thread that the watch is free
-  leaves_transports_unarmed,  // ... and does not arm the transports for a deep sleeper
-  blocks_without_a_look,     // a driver sleeps without looking at what was submitted
-  issues_silently,           // the issuer does not ring
+  sleeps_without_a_look,       // a waiter does not look at the baton again once it is registered
+  release_wakes_nobody,        // who gives the baton back lets the sleepers sleep
+  leaves_work_silently,        // ... and says nothing to the background thread when it leaves work
+  leaves_idle_silently,        // ... and does not tell an idle background thread that the watch is free
+  leaves_transports_unarmed,   // ... and does not arm the transports for a deep sleeper
+  blocks_without_a_look,       // a driver sleeps without looking at what was submitted
+  issues_silently,             // the issuer does not ring
   sleeps_deep_without_a_look,  // the background thread sleeps without looking at what was submitted
 };
 
@@ -35,20 +37,66 @@ constexpr int kWaiters = 2;  // operations 0 and 1 are theirs; 2 is the issuer's
 enum class Background : std::uint8_t { none, awake, watch, deep, idle };
 
 enum Where : std::uint8_t {  // what a thread does next
-  kSubmit, kLook, kTake, kWakeDriver, kRegister, kLookDone, kLookHeld, kUnlock, kAsleep, kDeregister, kGone,
-  kDisarm, kTakeOver, kProgress, kNotify, kDecide,
-  kMarkBlocked, kLookSubmitted, kArm, kLookArrived, kBlocked, kWoken, kSilence, kUnmarkBlocked,
-  kReadBackground, kReadWork, kArmForDeep, kLookArmed, kRelease, kLookSleepers, kWakeSleeper, kAfterRelease, kWakeBackground,
-  kIssueWakeDriver, kIssueWakeBackground,
-  kBackTake, kBackMarkIdle, kBackTakeAgain, kBackWaitIdle, kBackSilence, kBackMarkAwake, kBackOwn, kBackDisarm, kBackSilenceEngine,
-  kBackDecide, kBackDepth, kBackArm, kBackLookArmed, kBackMarkDepth, kBackRelease, kBackLookSubmitted, kBackSleep,
-  kDeliver, kRingAsleep,
+  kSubmit,
+  kLook,
+  kTake,
+  kWakeDriver,
+  kRegister,
+  kLookDone,
+  kLookHeld,
+  kUnlock,
+  kAsleep,
+  kDeregister,
+  kGone,
+  kDisarm,
+  kTakeOver,
+  kProgress,
+  kNotify,
+  kDecide,
+  kMarkBlocked,
+  kLookSubmitted,
+  kArm,
+  kLookArrived,
+  kBlocked,
+  kWoken,
+  kSilence,
+  kUnmarkBlocked,
+  kReadBackground,
+  kReadWork,
+  kArmForDeep,
+  kLookArmed,
+  kRelease,
+  kLookSleepers,
+  kWakeSleeper,
+  kAfterRelease,
+  kWakeBackground,
+  kIssueWakeDriver,
+  kIssueWakeBackground,
+  kBackTake,
+  kBackMarkIdle,
+  kBackTakeAgain,
+  kBackWaitIdle,
+  kBackSilence,
+  kBackMarkAwake,
+  kBackOwn,
+  kBackDisarm,
+  kBackSilenceEngine,
+  kBackDecide,
+  kBackDepth,
+  kBackArm,
+  kBackLookArmed,
+  kBackMarkDepth,
+  kBackRelease,
+  kBackLookSubmitted,
+  kBackSleep,
+  kDeliver,
+  kRingAsleep,
 };
 
 struct Thread {
   Where at = kSubmit;
-  Where back = kDecide;         // where a step under the baton returns to
-  std::uint8_t notified = 0;    // operation that is being announced
+  Where back = kDecide;       // where a step under the baton returns to
+  std::uint8_t notified = 0;  // operation that is being announced
   Background seen = Background::awake;
   bool leaves_work = false;
   bool woke = false;
@@ -60,18 +108,18 @@ struct State {
   bool is_blocked = false;
   bool doorbell = false;
   bool bell = false;
-  bool asleep = false;            // the transports are armed
-  std::uint8_t mutex = 0;         // thread + 1
-  std::uint8_t registered = 0;    // bit per waiter
-  std::uint8_t first = 0;         // who registered first
+  bool asleep = false;          // the transports are armed
+  std::uint8_t mutex = 0;       // thread + 1
+  std::uint8_t registered = 0;  // bit per waiter
+  std::uint8_t first = 0;       // who registered first
   std::uint8_t woken = 0;
-  std::uint8_t submitted = 0;     // bit per operation
+  std::uint8_t submitted = 0;  // bit per operation
   std::uint8_t taken_over = 0;
-  std::uint8_t mailbox = 0;       // messages that lie there: for operation 1 (bit 0), for none (bit 1)
-  std::uint8_t arrived = 0b111;   // operations that need no message any more
+  std::uint8_t mailbox = 0;      // messages that lie there: for operation 1 (bit 0), for none (bit 1)
+  std::uint8_t arrived = 0b111;  // operations that need no message any more
   std::uint8_t done = 0;
-  std::uint8_t all = 0;           // operations of this model
-  bool may_watch = false;         // instead of sleeping deeply at once; so of the model, not of the state
+  std::uint8_t all = 0;    // operations of this model
+  bool may_watch = false;  // instead of sleeping deeply at once; so of the model, not of the state
   Background background = Background::awake;
   Background depth = Background::watch;
 
@@ -86,7 +134,12 @@ struct State {
       used += bits;
     };
     for (const Thread& t : threads) {
-      put(t.at, 6), put(t.back == kDecide ? 0 : t.back == kReadBackground ? 1 : 2, 2), put(t.notified, 2), put(t.seen, 3), put(t.leaves_work, 1), put(t.woke, 1);
+      put(t.at, 6),
+          put(t.back == kDecide           ? 0
+              : t.back == kReadBackground ? 1
+                                          : 2,
+              2),
+          put(t.notified, 2), put(t.seen, 3), put(t.leaves_work, 1), put(t.woke, 1);
     }
     put(held, 1), put(is_blocked, 1), put(doorbell, 1), put(bell, 1), put(asleep, 1), put(mutex, 3), put(registered, 2);
     put(first, 1), put(woken, 2), put(submitted, 3), put(taken_over, 3), put(mailbox, 2), put(arrived, 4), put(done, 3);
@@ -94,7 +147,8 @@ struct State {
     return packed;
   }
   [[nodiscard]] bool is_over() const {
-    const bool all_gone = threads[0].at == kGone && threads[1].at == kGone && threads[2].at == kGone && threads[4].at == kGone;
+    const bool all_gone =
+        threads[0].at == kGone && threads[1].at == kGone && threads[2].at == kGone && threads[4].at == kGone;
     return all_gone && done == all && mailbox == 0;
   }
   [[nodiscard]] bool has_work() const { return (taken_over & ~done) != 0 || submitted != 0; }
@@ -142,7 +196,8 @@ class Model {
       case kSubmit:
         s.submitted |= bit;
         return go(i == kIssuer ? kIssueWakeDriver : kLook);
-      case kLook: return go((s.done & bit) != 0 ? kGone : kTake);
+      case kLook:
+        return go((s.done & bit) != 0 ? kGone : kTake);
       case kTake:
         if (s.held) return go(kWakeDriver);
         s.held = true;
@@ -158,8 +213,10 @@ class Model {
         s.registered |= bit;
         s.woken &= static_cast<std::uint8_t>(~bit);
         return go(flaw_ == Flaw::sleeps_without_a_look ? kUnlock : kLookDone);
-      case kLookDone: return go((s.done & bit) != 0 ? kDeregister : kLookHeld);
-      case kLookHeld: return go(s.held ? kUnlock : kDeregister);
+      case kLookDone:
+        return go((s.done & bit) != 0 ? kDeregister : kLookHeld);
+      case kLookHeld:
+        return go(s.held ? kUnlock : kDeregister);
       case kUnlock:
         s.mutex = 0;
         return go(kAsleep);
@@ -172,7 +229,8 @@ class Model {
         if (s.registered != 0) s.first = (s.registered & 1) != 0 ? 0 : 1;
         s.mutex = 0;
         return go(kLook);
-      case kGone: return false;
+      case kGone:
+        return false;
 
       // ---- step(), by whoever holds the baton ----
       case kDisarm:
@@ -198,13 +256,15 @@ class Model {
         s.woken |= s.registered & operation;
         return go(kProgress);
       }
-      case kDecide: return go((s.done & bit) != 0 ? kReadBackground : kMarkBlocked);
+      case kDecide:
+        return go((s.done & bit) != 0 ? kReadBackground : kMarkBlocked);
 
       // ---- block() ----
       case kMarkBlocked:
         s.is_blocked = true;
         return go(flaw_ == Flaw::blocks_without_a_look ? kArm : kLookSubmitted);
-      case kLookSubmitted: return go(s.submitted != 0 ? kUnmarkBlocked : kArm);
+      case kLookSubmitted:
+        return go(s.submitted != 0 ? kUnmarkBlocked : kArm);
       case kArm:
         s.asleep = true;
         return go(kLookArrived);
@@ -212,7 +272,8 @@ class Model {
         if (s.mailbox == 0) return go(kBlocked);
         s.asleep = false;
         return go(kUnmarkBlocked);
-      case kBlocked: return s.doorbell && go(kWoken);
+      case kBlocked:
+        return s.doorbell && go(kWoken);
       case kWoken:
         s.asleep = false;
         return go(kSilence);
@@ -229,7 +290,8 @@ class Model {
         return go(kReadWork);
       case kReadWork:
         t.leaves_work = s.has_work();
-        return go(t.seen == Background::deep && !t.leaves_work && flaw_ != Flaw::leaves_transports_unarmed ? kArmForDeep : kRelease);
+        return go(t.seen == Background::deep && !t.leaves_work && flaw_ != Flaw::leaves_transports_unarmed ? kArmForDeep
+                                                                                                           : kRelease);
       case kArmForDeep:
         s.asleep = true;
         return go(kLookArmed);
@@ -285,7 +347,8 @@ class Model {
         if (s.held) return go(kBackWaitIdle);
         s.held = true;
         return go(kBackOwn);
-      case kBackWaitIdle: return s.bell && go(kBackSilence);
+      case kBackWaitIdle:
+        return s.bell && go(kBackSilence);
       case kBackSilence:
         s.bell = false;
         return go(kBackMarkAwake);
@@ -307,7 +370,8 @@ class Model {
         if (s.registered == 0) return go(kMarkBlocked);
         t.seen = Background::awake;  // gives way: release, and try again
         return go(kBackRelease);
-      case kBackDepth: return true;
+      case kBackDepth:
+        return true;
       case kBackArm:
         s.asleep = true;
         return go(kBackLookArmed);
@@ -345,6 +409,8 @@ class Model {
   const Flaw flaw_;
 };
 
+constexpr std::size_t kStatesExpected = 500'000;
+
 struct Exploration {
   std::size_t states = 0;
   std::size_t lost = 0;  // states from which the end cannot be reached any more
@@ -379,14 +445,13 @@ struct HashKey {
 
 Exploration explore(Company company, Flaw flaw) {
   const Model model(flaw);
-  std::unordered_map<State::Key, std::uint32_t, HashKey> number_of;
-  std::vector<std::vector<std::uint32_t>> before;  // predecessors
+  std::unordered_map<State::Key, std::uint32_t, HashKey> number_of(kStatesExpected);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> steps;  // to, from
   std::vector<std::uint32_t> over;
   std::deque<std::pair<State, std::uint32_t>> unexplored;
   const auto reach = [&](const State& state) {
     const auto [entry, is_new] = number_of.try_emplace(state.key(), static_cast<std::uint32_t>(number_of.size()));
     if (is_new) {
-      before.emplace_back();
       unexplored.emplace_back(state, entry->second);
       if (state.is_over()) over.push_back(entry->second);
     }
@@ -398,10 +463,18 @@ Exploration explore(Company company, Flaw flaw) {
     unexplored.pop_front();
     if (state.is_over()) continue;
     for (std::size_t i = 0; i < state.threads.size(); ++i) {
-      for (const State& after : model.next(state, i)) before[reach(after)].push_back(number);
+      for (const State& after : model.next(state, i)) steps.emplace_back(reach(after), number);
     }
   }
-  std::vector<bool> ends(before.size(), false);
+  const std::size_t states = number_of.size();
+  std::vector<std::uint32_t> first(states + 1, 0);  // of the steps to a state, in `from`
+  for (const auto& step : steps) ++first[step.first + 1];
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<std::uint32_t> from(steps.size());
+  std::vector<std::uint32_t> filled = first;
+  for (const auto& step : steps) from[filled[step.first]++] = step.second;
+
+  std::vector<bool> ends(states, false);
   std::size_t ending = 0;
   while (!over.empty()) {
     const std::uint32_t number = over.back();
@@ -409,9 +482,9 @@ Exploration explore(Company company, Flaw flaw) {
     if (ends[number]) continue;
     ends[number] = true;
     ++ending;
-    over.insert(over.end(), before[number].begin(), before[number].end());
+    over.insert(over.end(), from.begin() + first[number], from.begin() + first[number + 1]);
   }
-  return {before.size(), before.size() - ending};
+  return {states, states - ending};
 }
 
 class DrivingModel : public ::testing::TestWithParam<Company> {};
@@ -432,10 +505,10 @@ TEST_P(DrivingFlaw, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DrivingFlaw,
-                         ::testing::Values(Flaw::sleeps_without_a_look, Flaw::release_wakes_nobody, Flaw::leaves_work_silently,
-                                           Flaw::leaves_idle_silently, Flaw::leaves_transports_unarmed,
-                                           Flaw::blocks_without_a_look, Flaw::issues_silently,
-                                           Flaw::sleeps_deep_without_a_look));
+                         ::testing::Values(Flaw::sleeps_without_a_look, Flaw::release_wakes_nobody,
+                                           Flaw::leaves_work_silently, Flaw::leaves_idle_silently,
+                                           Flaw::leaves_transports_unarmed, Flaw::blocks_without_a_look,
+                                           Flaw::issues_silently, Flaw::sleeps_deep_without_a_look));
 
 }  // namespace
 }  // namespace neuron

@@ -1,4 +1,5 @@
-// Epochs of a group: poison ends one everywhere, the next works; what belongs to another is dropped, kept or implies poison.
+// Epochs of a group: poison ends one everywhere, the next works; what belongs to another is dropped, kept or implies
+// poison.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -62,6 +63,16 @@ TEST(Abort, IsToldOnce_WhereNothingIsInFlight) {
   }
   expect_usable(job);
   EXPECT_EQ(job.group(0).error().code(), Code::aborted) << "what ended the operations last stays readable";
+}
+
+TEST(Abort, IsToldOnce_WhenTheOperationWasIssuedAndNotYetStarted) {
+  LoopbackJob job(2, {}, {20 * kSecond, false});
+  std::vector<float> data(10);
+  const OperationRef operation = *job.group(1).issue(all_reduce(data));  // nobody has driven rank 1 yet
+  job.group(0).abort("early");
+  EXPECT_EQ(job.local(1).finish(operation).code(), Code::aborted);
+  const auto next = job.group(1).issue(barrier());
+  EXPECT_TRUE(next) << "told twice: " << next.status().message();
 }
 
 TEST(Abort, RestartsSequences) {

@@ -1,6 +1,6 @@
-// Job: a whole job in one process: an engine per rank over transports that the test chooses; ranks run as threads. Poisons
-// and fabric addresses travel through LocalControl.
-// A resource of a test; everything is called from the test's thread, except what run() gives to the ranks' threads.
+// Job: a whole job in one process: an engine per rank over transports that the test chooses; ranks run as threads.
+// Poisons and fabric addresses travel through LocalControl. A resource of a test; everything is called from the test's
+// thread, except what run() gives to the ranks' threads.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -153,7 +153,8 @@ class Job {
   LocalRank local(Rank rank) { return {rank, world(), engine(rank), group(rank)}; }
 
   /// Another group of all ranks, as one rank makes it.
-  std::unique_ptr<Communicator> make_group(Rank rank, std::uint64_t id, std::string name, Nanoseconds timeout = 20 * kSecond) {
+  std::unique_ptr<Communicator> make_group(Rank rank, std::uint64_t id, std::string name,
+                                           Nanoseconds timeout = 20 * kSecond) {
     std::vector<Rank> members(engines_.size());
     std::iota(members.begin(), members.end(), 0);
     return engine(rank).make_communicator({id, std::move(name), members, timeout});

@@ -15,7 +15,9 @@ class LoopbackJob : private WithHub, public Job {
  public:
   explicit LoopbackJob(Rank world, loopback::Personality personality = {}, const JobSettings& settings = {})
       : WithHub(world, personality),
-        Job(world, [this](Rank rank, EngineOptions& options) { options.fabric = wire.endpoint(rank, options.doorbell); },
+        Job(
+            world,
+            [this](Rank rank, EngineOptions& options) { options.fabric = wire.endpoint(rank, options.doorbell); },
             settings) {}
 
   loopback::Hub& hub() { return wire; }

@@ -90,7 +90,8 @@ TEST_P(Mismatch, EndsOnEveryRankWithOneMessage) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Mismatch, ::testing::Combine(::testing::Range(std::size_t{0}, cases().size()), ::testing::Values(2, 3)),
+INSTANTIATE_TEST_SUITE_P(All, Mismatch,
+                         ::testing::Combine(::testing::Range(std::size_t{0}, cases().size()), ::testing::Values(2, 3)),
                          [](const auto& tested) {
                            return std::string(cases()[std::get<0>(tested.param)].name) + "World" +
                                   std::to_string(std::get<1>(tested.param));

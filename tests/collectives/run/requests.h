@@ -59,7 +59,8 @@ inline Request with_timeout(Request request, Nanoseconds timeout) {
 /// Whether `text` contains each part; a failure shows text and part.
 inline ::testing::AssertionResult mentions(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) {
-    if (text.find(part) == std::string::npos) return ::testing::AssertionFailure() << '"' << part << "\" is not in: " << text;
+    if (text.find(part) == std::string::npos)
+      return ::testing::AssertionFailure() << '"' << part << "\" is not in: " << text;
   }
   return ::testing::AssertionSuccess();
 }

@@ -44,8 +44,9 @@ TEST_F(Timeout, NamesOperationGroupAndWhoHasNotArrived) {
   for (const auto& [rank, operation] : {std::pair{0, first}, std::pair{1, second}}) {
     const Status status = job_.local(rank).finish(operation);
     EXPECT_EQ(status.code(), Code::timeout);
-    EXPECT_TRUE(mentions(status.message(), {"all_reduce 0 of group default", "400 bytes", "float32", "timed out after 60.",
-                                            "Not arrived: rank 2 (host host-2, pid 4002)", "issued 0 collectives"}));
+    EXPECT_TRUE(
+        mentions(status.message(), {"all_reduce 0 of group default", "400 bytes", "float32", "timed out after 60.",
+                                    "Not arrived: rank 2 (host host-2, pid 4002)", "issued 0 collectives"}));
     EXPECT_EQ(status.message().find("Not arrived: rank 0"), std::string::npos);
   }
   EXPECT_EQ(first->status().message(), second->status().message()) << "one message on all ranks";
@@ -105,8 +106,8 @@ TEST_F(Timeout, OfOneReceiveLeavesTheGroupAlone) {
   clock_.jump(kSecond);
   const Status status = job_.local(0).finish(receive);
   EXPECT_EQ(status.code(), Code::timeout);
-  EXPECT_TRUE(mentions(status.message(), {"receive from rank 1 (tag 0) of group default", "rank 1 (host host-1, pid 4001)",
-                                          "has not called send"}));
+  EXPECT_TRUE(mentions(status.message(), {"receive from rank 1 (tag 0) of group default",
+                                          "rank 1 (host host-1, pid 4001)", "has not called send"}));
   EXPECT_FALSE(reduce->is_done());
   std::vector<float> one(100);
   std::vector<float> two(100);
@@ -201,6 +202,7 @@ class SilentRank : public Timeout {
 };
 
 TEST_F(SilentRank, IsNamedAsOneThatDoesNotAnswer) {
+  job_.run([](const LocalRank& rank) { ASSERT_EQ(rank.run(barrier()), Status()); });  // connected
   std::vector<float> other(100);
   std::thread companion([&] { EXPECT_EQ(job_.local(1).run(all_reduce(other)).code(), Code::timeout); });
   const OperationRef operation = issue(0, all_reduce(data_));

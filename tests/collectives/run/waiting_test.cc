@@ -20,7 +20,8 @@ TEST(Wait, MayBeCalledByManyThreads_OnDifferentOperations) {
   LoopbackJob job(kWorld);
   std::vector<std::unique_ptr<Communicator>> groups;
   for (std::size_t i = 0; i < kThreads * kWorld; ++i) {
-    groups.push_back(job.make_group(static_cast<Rank>(i % kWorld), 100 + i / kWorld, "thread " + std::to_string(i / kWorld)));
+    groups.push_back(
+        job.make_group(static_cast<Rank>(i % kWorld), 100 + i / kWorld, "thread " + std::to_string(i / kWorld)));
   }
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -121,7 +122,8 @@ TEST_P(WhoeverWaits, OperationsEndByThemselves) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Urgencies, WhoeverWaits, ::testing::Values(Urgency::background, Urgency::soon, Urgency::deferred));
+INSTANTIATE_TEST_SUITE_P(Urgencies, WhoeverWaits,
+                         ::testing::Values(Urgency::background, Urgency::soon, Urgency::deferred));
 
 /// Collects what the engines hand over.
 class Sink final : public CompletionSink {

@@ -11,7 +11,9 @@ namespace {
 /// Sets an environment variable for the length of a test.
 class Variable {
  public:
-  Variable(std::string name, const std::string& value) : name_(std::move(name)) { setenv(name_.c_str(), value.c_str(), 1); }
+  Variable(std::string name, const std::string& value) : name_(std::move(name)) {
+    setenv(name_.c_str(), value.c_str(), 1);
+  }
   ~Variable() { unsetenv(name_.c_str()); }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
@@ -95,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"C10D_NEURON_SPIN_US", "12x",
                  "C10D_NEURON_SPIN_US is \"12x\"; it takes a whole number, at least -1. Correct or unset it."},
         BadValue{"C10D_NEURON_SPIN_US", "99999999999999999999",
-                 "C10D_NEURON_SPIN_US is \"99999999999999999999\"; it takes a whole number, at least -1. Correct or unset it."}));
+                 "C10D_NEURON_SPIN_US is \"99999999999999999999\"; it takes a whole number, at least -1. Correct or "
+                 "unset it."}));
 
 TEST(Config, ReadsTheEnvironment_AndTakesEmptyAsUnset) {
   const Variable provider("C10D_NEURON_PROVIDER", "efa");
@@ -121,7 +124,8 @@ TEST(Config, RefusesUnknownKnobs_WithTheNearestName) {
   EXPECT_EQ(set_knob(config, "C10D_NEURON_SHAREDMEMORY", "1").message(),
             "Unknown knob C10D_NEURON_SHAREDMEMORY; did you mean C10D_NEURON_SHARED_MEMORY?");
   EXPECT_EQ(set_knob(config, "", "1").code(), Code::invalid_argument);
-  EXPECT_EQ(set_knob(config, "OTHER_PREFX_LOG", "debug").code(), Code::invalid_argument) << "only the whole name counts";
+  EXPECT_EQ(set_knob(config, "OTHER_PREFX_LOG", "debug").code(), Code::invalid_argument)
+      << "only the whole name counts";
 }
 
 TEST(Config, TableBecomesMarkdown) {

@@ -31,7 +31,7 @@ TEST(Decoder, ReadsWhatTheEncoderWrote) {
 
 TEST(Encoder, IsLittleEndian) {
   const auto bytes = Encoder().number<std::uint32_t>(0x04030201).text("a").take();
-  const std::vector<std::byte> expected = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}, std::byte{1},
+  const std::vector<std::byte> expected = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4},  std::byte{1},
                                            std::byte{0}, std::byte{0}, std::byte{0}, std::byte{'a'}};
   EXPECT_EQ(bytes, expected);
 }
@@ -73,10 +73,17 @@ TEST(Decoder, NeverLeavesItsInput) {
     std::size_t read = 0;
     while (decoder.is_ok() && read < 100) {
       switch (random.below(4)) {
-        case 0: decoder.number<std::uint8_t>(); break;
-        case 1: decoder.number<std::uint64_t>(); break;
-        case 2: EXPECT_LE(decoder.text().size(), bytes.size()); break;
-        default: EXPECT_LE(decoder.bytes(random.below(20)).size(), bytes.size());
+        case 0:
+          decoder.number<std::uint8_t>();
+          break;
+        case 1:
+          decoder.number<std::uint64_t>();
+          break;
+        case 2:
+          EXPECT_LE(decoder.text().size(), bytes.size());
+          break;
+        default:
+          EXPECT_LE(decoder.bytes(random.below(20)).size(), bytes.size());
       }
       ++read;
     }

@@ -1,5 +1,5 @@
-// The contract of every transport, as a job sees it: everything arrives, once, in order per tag, unchanged, whatever its size
-// and however much of it, and a rank that does not look costs the others no memory.
+// The contract of every transport, as a job sees it: everything arrives, once, in order per tag, unchanged, whatever
+// its size and however much of it, and a rank that does not look costs the others no memory.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -103,7 +103,8 @@ TEST_P(Contract, ServesSeveralGroupsAndThreads) {
   std::vector<std::unique_ptr<Communicator>> groups;
   std::vector<std::thread> threads;
   for (std::uint64_t i = 0; i < kGroups * kWorld; ++i) {
-    groups.push_back(job.make_group(static_cast<Rank>(i % kWorld), 100 + i / kWorld, "group " + std::to_string(i / kWorld)));
+    groups.push_back(
+        job.make_group(static_cast<Rank>(i % kWorld), 100 + i / kWorld, "group " + std::to_string(i / kWorld)));
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     threads.emplace_back([&, i] {
@@ -230,7 +231,8 @@ TEST_P(Flood, OfBroadcastsLeavesMemoryBounded) {
 }
 
 TEST_P(Flood, OfSendsLeavesMemoryBounded) {
-  for (std::uint32_t i = 0; i < kMessages; ++i) operations_.push_back(*job_.group(0).issue(send_to(1, data_[i], i % 2)));
+  for (std::uint32_t i = 0; i < kMessages; ++i)
+    operations_.push_back(*job_.group(0).issue(send_to(1, data_[i], i % 2)));
   expect_bounded();
   for (const std::uint32_t tag : {1U, 0U}) {  // all of the second tag first
     for (std::uint32_t i = tag; i < kMessages; i += 2) {

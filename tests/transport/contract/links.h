@@ -1,5 +1,5 @@
-// Links: the ways in which two ranks of this product may be connected, each as a test can have it in one process: what the
-// contract is checked against. A Wiring lives as long as the transports that it made.
+// Links: the ways in which two ranks of this product may be connected, each as a test can have it in one process: what
+// the contract is checked against. A Wiring lives as long as the transports that it made.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -16,23 +16,36 @@
 
 namespace neuron::testing {
 
-enum class Link : std::uint8_t { loopback_in_order, loopback_efa_direct, loopback_no_remote_write, shared_memory, fabric_write, fabric_messages };
+enum class Link : std::uint8_t {
+  loopback_in_order,
+  loopback_efa_direct,
+  loopback_no_remote_write,
+  shared_memory,
+  fabric_write,
+  fabric_messages
+};
 
 inline std::string name_of(Link link) {
   switch (link) {
-    case Link::loopback_in_order: return "LoopbackInOrder";
-    case Link::loopback_efa_direct: return "LoopbackEfaDirect";
-    case Link::loopback_no_remote_write: return "LoopbackNoRemoteWrite";
-    case Link::shared_memory: return "SharedMemory";
-    case Link::fabric_write: return "FabricWrite";
-    case Link::fabric_messages: return "FabricMessages";
+    case Link::loopback_in_order:
+      return "LoopbackInOrder";
+    case Link::loopback_efa_direct:
+      return "LoopbackEfaDirect";
+    case Link::loopback_no_remote_write:
+      return "LoopbackNoRemoteWrite";
+    case Link::shared_memory:
+      return "SharedMemory";
+    case Link::fabric_write:
+      return "FabricWrite";
+    case Link::fabric_messages:
+      return "FabricMessages";
   }
   return "unknown";
 }
 
 inline auto all_links() {
-  return ::testing::Values(Link::loopback_in_order, Link::loopback_efa_direct, Link::loopback_no_remote_write, Link::shared_memory,
-                           Link::fabric_write, Link::fabric_messages);
+  return ::testing::Values(Link::loopback_in_order, Link::loopback_efa_direct, Link::loopback_no_remote_write,
+                           Link::shared_memory, Link::fabric_write, Link::fabric_messages);
 }
 
 class Wiring {
@@ -46,10 +59,13 @@ class Wiring {
     switch (link_) {
       case Link::loopback_in_order:
       case Link::loopback_efa_direct:
-      case Link::loopback_no_remote_write: return hub_.endpoint(rank, doorbell);
-      case Link::shared_memory: return shared_memory_of(rank, *doorbell);
+      case Link::loopback_no_remote_write:
+        return hub_.endpoint(rank, doorbell);
+      case Link::shared_memory:
+        return shared_memory_of(rank, *doorbell);
       case Link::fabric_write:
-      case Link::fabric_messages: break;
+      case Link::fabric_messages:
+        break;
     }
     fabric::Options options;
     options.provider = "net";
@@ -90,7 +106,8 @@ class LinkedJob : private Wiring, public Job {
  public:
   LinkedJob(Link link, Rank world, const JobSettings& settings = {})
       : Wiring(link, world),
-        Job(world,
+        Job(
+            world,
             [this](Rank rank, EngineOptions& options) {
               (is_shared() ? options.shared_memory : options.fabric) = transport(rank, options.doorbell);
             },

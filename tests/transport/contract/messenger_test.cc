@@ -1,4 +1,5 @@
-// The contract of every transport, as the Messenger sees it: two of them in one thread, so that each moment can be looked at.
+// The contract of every transport, as the Messenger sees it: two of them in one thread, so that each moment can be
+// looked at.
 #include <gtest/gtest.h>
 
 #include "tests/collectives/run/requests.h"
@@ -11,7 +12,10 @@ namespace {
 
 struct Side {
   Side(Wiring& wiring, Rank own)
-      : rank(own), doorbell(std::make_shared<Doorbell>()), route(wiring.transport(own, doorbell)), messenger(options(), events) {
+      : rank(own),
+        doorbell(std::make_shared<Doorbell>()),
+        route(wiring.transport(own, doorbell)),
+        messenger(options(), events) {
     events.messenger = &messenger;
   }
   Messenger::Options options() const {
@@ -37,7 +41,8 @@ class Dialogue : public ::testing::TestWithParam<Link> {
       EXPECT_EQ(side.route->connect(other.rank, other.route->address()), Status());
       side.messenger.use_route(other.rank, *side.route);
     }
-    EXPECT_TRUE(progress_until([&] { return sides_[0].messenger.is_connected(1) && sides_[1].messenger.is_connected(0); }));
+    EXPECT_TRUE(
+        progress_until([&] { return sides_[0].messenger.is_connected(1) && sides_[1].messenger.is_connected(0); }));
   }
 
   void progress() {
@@ -87,7 +92,8 @@ TEST_P(Dialogue, DeliversWhatWasSent) {
       if (j % 3 == 0) sides_[1 - j % 2].messenger.post_receive(*receives[j]);
     }
   }
-  ASSERT_TRUE(progress_until([&] { return sides_[0].events.received.size() + sides_[1].events.received.size() == kMessages; }));
+  ASSERT_TRUE(
+      progress_until([&] { return sides_[0].events.received.size() + sides_[1].events.received.size() == kMessages; }));
   for (const Side& side : sides_) {
     for (const auto& [post, view] : side.events.received) {
       const auto content = static_cast<std::byte>(post->key.sequence);

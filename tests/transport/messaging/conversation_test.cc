@@ -1,5 +1,5 @@
-// Two Messengers talk at random, over every way to move large payloads: what is received is what was sent, nothing is lost,
-// posts may be cancelled at any moment, and in the end nobody holds anything.
+// Two Messengers talk at random, over every way to move large payloads: what is received is what was sent, nothing is
+// lost, posts may be cancelled at any moment, and in the end nobody holds anything.
 #include <gtest/gtest.h>
 
 #include "tests/seed.h"
@@ -32,10 +32,14 @@ struct Side {
 
 std::size_t random_size(Random& random) {
   switch (random.below(4)) {
-    case 0: return random.below(100);
-    case 1: return random.below(kEagerBytes + 1);
-    case 2: return kEagerBytes + 1 + random.below(3000);
-    default: return random.below(kBlockBytes + 1);
+    case 0:
+      return random.below(100);
+    case 1:
+      return random.below(kEagerBytes + 1);
+    case 2:
+      return kEagerBytes + 1 + random.below(3000);
+    default:
+      return random.below(kBlockBytes + 1);
   }
 }
 
@@ -110,7 +114,8 @@ TEST_P(Conversation, DeliversEverythingUnchanged) {
   for (Side& side : sides_) {
     std::vector<std::size_t> order(kCount);
     for (std::size_t i = 0; i < kCount; ++i) order[i] = i;
-    for (std::size_t i = 0; i < kCount; ++i) std::swap(order[i], order[std::min<std::size_t>(kCount - 1, i + random_.below(200))]);
+    for (std::size_t i = 0; i < kCount; ++i)
+      std::swap(order[i], order[std::min<std::size_t>(kCount - 1, i + random_.below(200))]);
     std::size_t next_send = 0;
     std::size_t next_receive = 0;
     while (next_send < kCount || next_receive < kCount) {

@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::uint32_t kFirstWindow = 32;  // with two ranks and 256 receive slots
 
-std::vector<std::unique_ptr<TestSend>> post_sends(Station& station, int count, std::size_t bytes = 8, std::uint64_t first = 0) {
+std::vector<std::unique_ptr<TestSend>> post_sends(Station& station, int count, std::size_t bytes = 8,
+                                                  std::uint64_t first = 0) {
   std::vector<std::unique_ptr<TestSend>> sends;
   for (int i = 0; i < count; ++i) {
     sends.push_back(std::make_unique<TestSend>(first + static_cast<std::uint64_t>(i), bytes));
@@ -158,6 +159,56 @@ TEST(Window, OfAllPeersStaysWithinHalfTheReceiveQueue) {
   }
 }
 
+TEST(Window, OfALostPeerIsForTheOthers) {
+  Station station(BulkMode::write, 3, 16, 256);
+  for (const Rank peer : {1, 2}) station.meet(peer);
+  station.wire.lose(1);
+  station.settle();
+  station.wire.sent.clear();
+  std::uint32_t outstanding = kFirstWindow;
+  std::uint32_t most = 0;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    TestReceive receive(i, 8, false, 2);
+    station.messenger.post_receive(receive);
+    station.eager(2, i);
+    outstanding = outstanding - 1 + credits_sent(station);
+    most = std::max(most, outstanding);
+  }
+  EXPECT_LE(most, 128U);
+  EXPECT_GT(most, 96U);
+}
+
+TEST(Window, IsGrantedAgain_WhenThePeerIsReachedAnotherWay) {
+  FakeEvents events;
+  FakeTransport first(0, BulkMode::pull);
+  FakeTransport second(0, BulkMode::write);
+  Messenger::Options options;
+  options.nonces = {Station::kNonce, Station::kNonce + 1};
+  options.transports = {&first, &second};
+  Messenger messenger(options, events);
+  events.messenger = &messenger;
+  messenger.use_route(1, first);
+  EXPECT_EQ(first.sent.back().header.credits, kFirstWindow);
+  Header hello;
+  hello.kind = MessageKind::hello;
+  hello.nonce_check = static_cast<std::uint32_t>(Station::kNonce);
+  hello.credits = 20;
+  first.arrive(1, hello);
+  messenger.progress();
+  messenger.use_route(1, second);
+  EXPECT_EQ(second.sent.back().header.credits, kFirstWindow);
+  hello.credits = 3;
+  second.arrive(1, hello);
+  messenger.progress();
+  std::vector<std::unique_ptr<TestSend>> sends;
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    sends.push_back(std::make_unique<TestSend>(i, 8));
+    messenger.post_send(*sends.back());
+  }
+  EXPECT_EQ(second.sent_count(MessageKind::eager), 3U) << "credit of the former way does not count";
+  for (auto& send : sends) messenger.cancel(*send);
+}
+
 TEST(Window, DoesNotGrow_WhileMessagesAreUnmatched) {
   Station station(BulkMode::write, 2, 16, 4096);
   station.meet(1);
@@ -287,7 +338,8 @@ TEST(Starved, IsSaid_WhenThereIsNoBlockToStageIn) {
   }
   EXPECT_EQ(station.wire.sent_count(MessageKind::announce), 3U);
   std::size_t starved = 0;
-  for (const auto& one : station.wire.take_sent(MessageKind::credit)) starved += (one.header.flags & flag::kStarved) != 0;
+  for (const auto& one : station.wire.take_sent(MessageKind::credit))
+    starved += (one.header.flags & flag::kStarved) != 0;
   EXPECT_EQ(starved, 2U);
   station.want(5, 0);
   EXPECT_EQ(station.wire.sent_count(MessageKind::announce), 4U) << "the last block is for what is wanted";

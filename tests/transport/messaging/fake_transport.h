@@ -1,6 +1,6 @@
-// FakeTransport: a Transport whose other side is the test, or another FakeTransport. It records what is sent, delivers what
-// the test gives it, and counts its blocks, so that a leak shows. FakeEvents: what the Messenger said, and how the test wants
-// it answered. One thread.
+// FakeTransport: a Transport whose other side is the test, or another FakeTransport. It records what is sent, delivers
+// what the test gives it, and counts its blocks, so that a leak shows. FakeEvents: what the Messenger said, and how the
+// test wants it answered. One thread.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -43,8 +43,8 @@ class FakeTransport final : public Transport {
   std::deque<Write> written;  // not yet completed, when there is no other side
   std::map<Rank, FakeTransport*> others;
   std::set<Rank> unreachable;
-  int refusals = 0;                          // posts to refuse before the next is taken
-  std::function<bool()> refuses;             // asked at each post, if set
+  int refusals = 0;                                                   // posts to refuse before the next is taken
+  std::function<bool()> refuses;                                      // asked at each post, if set
   std::vector<std::byte> lent = std::vector<std::byte>(kBlockBytes);  // pull: what a peer without other side shares
   bool is_lent_current = true;
   bool is_lent_mapped = true;
@@ -132,7 +132,9 @@ class FakeTransport final : public Transport {
     const auto other = others.find(peer);
     return other == others.end() ? is_lent_current : other->second->generations_[block.arena] == block.generation;
   }
-  RemoteBlock expose(const Block& block) override { return {reinterpret_cast<std::uint64_t>(block.address), block.index}; }
+  RemoteBlock expose(const Block& block) override {
+    return {reinterpret_cast<std::uint64_t>(block.address), block.index};
+  }
   Posted write(Rank peer, const Block& from, std::size_t bytes, const RemoteBlock& to, std::uint32_t immediate,
                std::uint64_t cookie) override {
     EXPECT_TRUE(in_use_.contains(from.index));
@@ -261,7 +263,8 @@ struct Station {
     key(sequence, 0, group).write_to(header);
     return header;
   }
-  void eager(Rank source, std::uint64_t sequence, std::size_t bytes = 8, std::uint8_t flags = 0, std::uint64_t group = 5) {
+  void eager(Rank source, std::uint64_t sequence, std::size_t bytes = 8, std::uint8_t flags = 0,
+             std::uint64_t group = 5) {
     Header header = message(MessageKind::eager, sequence, bytes, group);
     header.flags |= flags;
     arrive(source, header, std::vector<std::byte>(bytes, static_cast<std::byte>(sequence)));

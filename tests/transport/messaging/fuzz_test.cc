@@ -12,11 +12,16 @@ constexpr int kMessages = 100'000;
 /// Mostly small numbers, so that handles, keys and offsets are hit; sometimes extreme ones.
 std::uint64_t interesting(Random& random) {
   switch (random.below(6)) {
-    case 0: return random.next();
-    case 1: return UINT64_MAX - random.below(10'000);
-    case 2: return random.below(64) * kEagerBytes;
-    case 3: return UINT64_MAX / kEagerBytes * kEagerBytes - random.below(3) * kEagerBytes;
-    default: return random.below(20);
+    case 0:
+      return random.next();
+    case 1:
+      return UINT64_MAX - random.below(10'000);
+    case 2:
+      return random.below(64) * kEagerBytes;
+    case 3:
+      return UINT64_MAX / kEagerBytes * kEagerBytes - random.below(3) * kEagerBytes;
+    default:
+      return random.below(20);
   }
 }
 
@@ -33,14 +38,16 @@ Header random_header(Random& random) {
   header.credits = static_cast<std::uint16_t>(random.one_in(100) ? random.next() : random.below(3));
   const auto index = static_cast<std::uint32_t>(random.below(16));
   const auto generation = static_cast<std::uint32_t>(random.below(4));
-  header.slot = random.one_in(4) ? static_cast<std::uint32_t>(random.next()) : index | generation << (random.one_in(2) ? 12 : 20);
+  header.slot =
+      random.one_in(4) ? static_cast<std::uint32_t>(random.next()) : index | generation << (random.one_in(2) ? 12 : 20);
   return header;
 }
 
 std::vector<std::byte> random_payload(Random& random) {
   const std::size_t sizes[] = {0, 3, 8, 20, sizeof(SharedBlock), kEagerBytes, random.below(kEagerBytes)};
   std::vector<std::byte> payload(sizes[random.below(7)]);
-  for (std::size_t i = 0; i < std::min<std::size_t>(payload.size(), 32); ++i) payload[i] = static_cast<std::byte>(random.below(20));
+  for (std::size_t i = 0; i < std::min<std::size_t>(payload.size(), 32); ++i)
+    payload[i] = static_cast<std::byte>(random.below(20));
   return payload;
 }
 
@@ -85,7 +92,9 @@ TEST_P(Garbage, DoesNoHarm) {
       ASSERT_FALSE(station.events.received.empty());
       ASSERT_EQ(station.events.received.back().first, &from_other);
     }
-    if (random.one_in(20)) station.wire.land(static_cast<std::uint32_t>(random.one_in(2) ? random.next() : random.below(16) << 8 | 1U << 20));
+    if (random.one_in(20))
+      station.wire.land(
+          static_cast<std::uint32_t>(random.one_in(2) ? random.next() : random.below(16) << 8 | 1U << 20));
     station.arrive(1, random_header(random), random_payload(random));
     while (!station.wire.written.empty()) station.wire.complete_write();
   }

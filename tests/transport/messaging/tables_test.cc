@@ -21,7 +21,9 @@ struct Element {
 };
 
 MessageKey key_of(std::uint64_t number) {
-  return {number % 3, number % 50, number / 150, static_cast<std::uint32_t>(number % 2), static_cast<Rank>(number % 4), number % 5 == 0};
+  return {
+      number % 3,     number % 50, number / 150, static_cast<std::uint32_t>(number % 2), static_cast<Rank>(number % 4),
+      number % 5 == 0};
 }
 
 TEST(KeyTable, BehavesLikeAMap) {
@@ -48,7 +50,8 @@ TEST(KeyTable, BehavesLikeAMap) {
   table.for_each([&](Element& element) { EXPECT_TRUE(visited.insert(&element).second); });
   EXPECT_EQ(visited.size(), model.size());
   EXPECT_EQ(table.select([](const Element& element) { return element.key.group == 1; }).size(),
-            static_cast<std::size_t>(std::count_if(model.begin(), model.end(), [](const auto& entry) { return entry.second->key.group == 1; })));
+            static_cast<std::size_t>(std::count_if(model.begin(), model.end(),
+                                                   [](const auto& entry) { return entry.second->key.group == 1; })));
 }
 
 TEST(KeyTableDeathTest, RefusesTwoElementsOfOneKey) {
@@ -127,7 +130,8 @@ TEST(MessageKey, HashesDifferWhereKeysDo) {
         for (std::uint32_t epoch = 0; epoch < 3; ++epoch) {
           for (Rank peer = 0; peer < 4; ++peer) {
             for (const bool is_point_to_point : {false, true}) {
-              EXPECT_TRUE(hashes.insert(MessageKey{group, sequence, tag, epoch, peer, is_point_to_point}.hash()).second);
+              EXPECT_TRUE(
+                  hashes.insert(MessageKey{group, sequence, tag, epoch, peer, is_point_to_point}.hash()).second);
             }
           }
         }

@@ -1,4 +1,5 @@
-// Large messages: grants, landing, staging, kept views, and that no block is lost whatever is cancelled and whoever dies.
+// Large messages: grants, landing, staging, kept views, and that no block is lost whatever is cancelled and whoever
+// dies.
 #include <gtest/gtest.h>
 
 #include "tests/transport/messaging/fake_transport.h"
@@ -72,7 +73,8 @@ TEST_P(Granted, LandingTakesAtMostHalfThePool) {
   EXPECT_EQ(station_.wire.blocks_in_use(), 8U);  // of 16
   std::size_t rounds = 0;
   for (; station_.events.received.size() < 33 && rounds < 100; ++rounds) {
-    for (const auto& grant : station_.wire.take_sent(MessageKind::grant)) station_.deliver(grant.peer, grant.header.slot, kLarge);
+    for (const auto& grant : station_.wire.take_sent(MessageKind::grant))
+      station_.deliver(grant.peer, grant.header.slot, kLarge);
     station_.settle();
   }
   EXPECT_EQ(station_.events.received.size(), 33U);
@@ -88,7 +90,8 @@ TEST_P(Granted, StagingLeavesHalfThePoolForLanding) {
     station_.messenger.post_send(*sends.back());
   }
   station_.wire.refuses = [] { return true; };  // nothing leaves
-  for (const auto& announce : station_.wire.take_sent(MessageKind::announce)) station_.grant(1, announce.header.slot, 1);
+  for (const auto& announce : station_.wire.take_sent(MessageKind::announce))
+    station_.grant(1, announce.header.slot, 1);
   EXPECT_EQ(station_.wire.blocks_in_use(), 8U);
   station_.wire.refuses = {};
   for (int round = 0; round < 100 && station_.messenger.has_unfinished(); ++round) {
@@ -106,7 +109,8 @@ TEST_P(Granted, KeptViewsAreCopied_BeforeTheyHoldUpLanding) {
   auto receives = post_receives(station_, 10, true);
   for (std::uint32_t i = 0; i < 10; ++i) station_.announce(1, i, kLarge, i);
   for (int round = 0; round < 20; ++round) {
-    for (const auto& grant : station_.wire.take_sent(MessageKind::grant)) station_.deliver(1, grant.header.slot, kLarge);
+    for (const auto& grant : station_.wire.take_sent(MessageKind::grant))
+      station_.deliver(1, grant.header.slot, kLarge);
   }
   ASSERT_EQ(station_.events.received.size(), 10U) << "kept views block the pair";
   EXPECT_LE(station_.wire.blocks_in_use(), kBlocksInFlightPerPeer / 2);
@@ -366,7 +370,8 @@ TEST_P(End, OfAPostedReceive) {
   station.events.disposes = [](const Header&) { return Disposition::drop; };
   station.announce(1, 0, kLarge, 400);
   EXPECT_TRUE(station.events.received.empty());
-  EXPECT_EQ(station.wire.sent_count(MessageKind::done), mode() == BulkMode::pull ? 1U : 0U) << "the sender's block is free again";
+  EXPECT_EQ(station.wire.sent_count(MessageKind::done), mode() == BulkMode::pull ? 1U : 0U)
+      << "the sender's block is free again";
   expect_clean(station);
 }
 
@@ -457,7 +462,8 @@ INSTANTIATE_TEST_SUITE_P(All, EndOfGranted,
                          ::testing::Combine(::testing::Values(BulkMode::write, BulkMode::messages),
                                             ::testing::Values(Ending::cancel, Ending::lose)));
 INSTANTIATE_TEST_SUITE_P(All, EndOfPulled,
-                         ::testing::Combine(::testing::Values(BulkMode::pull), ::testing::Values(Ending::cancel, Ending::lose)));
+                         ::testing::Combine(::testing::Values(BulkMode::pull),
+                                            ::testing::Values(Ending::cancel, Ending::lose)));
 
 TEST(PeerLost, LeavesTheOthersAlone) {
   Station station(BulkMode::write, 3);
