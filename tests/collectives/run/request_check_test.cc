@@ -36,8 +36,8 @@ struct Refusal {
 };
 
 std::vector<Refusal> refusals() {
-  const std::string name[] = {"all_reduce: ", "all_gather: ", "reduce_scatter: ", "broadcast: ", "reduce: ", "gather: ", "scatter: ",
-                              "all_to_all: ", "send: ", "receive: "};
+  const std::string name[] = {"all_reduce: ", "all_gather: ", "reduce_scatter: ", "broadcast: ", "reduce: ",
+                              "gather: ",     "scatter: ",    "all_to_all: ",     "send: ",      "receive: "};
   return {
       {"SizesDiffer", request(Collective::all_reduce, bytes(8), bytes(12)),
        name[0] + "input has 8 bytes and output 12; they must be equal."},
@@ -51,7 +51,8 @@ std::vector<Refusal> refusals() {
        name[1] + "output has 25 bytes, which 3 ranks cannot share evenly."},
       {"ScatterTooSmall", request(Collective::reduce_scatter, bytes(12), bytes(8)),
        name[2] + "input has 12 bytes and output 8; input must be as large as the outputs of all ranks."},
-      {"NoRoot", request(Collective::broadcast, {}, bytes(8)), name[3] + "root is -1; it must be a rank of the group, 0 to 2."},
+      {"NoRoot", request(Collective::broadcast, {}, bytes(8)),
+       name[3] + "root is -1; it must be a rank of the group, 0 to 2."},
       {"RootTooLarge", request(Collective::reduce, bytes(8), bytes(8), 3),
        name[4] + "root is 3; it must be a rank of the group, 0 to 2."},
       {"RootsOutput", request(Collective::reduce, bytes(8), bytes(4), kRank),
@@ -77,7 +78,8 @@ TEST_P(Refused, RequestIsExplained) {
   EXPECT_EQ(status.message(), GetParam().message);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Refused, ::testing::ValuesIn(refusals()), [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, Refused, ::testing::ValuesIn(refusals()),
+                         [](const auto& tested) { return tested.param.name; });
 
 TEST(Accepted, AreRequestsThatMakeSense) {
   for (const Request& made :
