@@ -115,8 +115,8 @@ void Executor::on_death(Rank rank, const std::string& why) {
     const Status error{Code::peer_lost,
                        what + ": " + reason.message() +
                            "Its log says why; restart the job, or go on with the survivors in a new group."};
-    poison(*group, error, false);  // every rank hears of the death itself
-    group->set_error(error, false, true);
+    group->set_error(error, false, true);  // first: whoever waits for an operation may issue the next one at once
+    poison(*group, error, false);          // every rank hears of the death itself
   }
 }
 

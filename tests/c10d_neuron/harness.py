@@ -97,8 +97,8 @@ class Job:
             if answers[rank] and not outcomes[rank].error:
                 outcomes[rank] = pickle.loads(answers[rank])
             outcomes[rank].exit_code = os.waitstatus_to_exitcode(status)
-            if not answers[rank] and not outcomes[rank].error:
-                outcomes[rank].error = f"exit code {outcomes[rank].exit_code}"
+            if outcomes[rank].exit_code != 0 and not outcomes[rank].error:
+                outcomes[rank].error = f"exit code {outcomes[rank].exit_code}"  # perhaps after it had answered
         Path(self.store).unlink(missing_ok=True)
         return outcomes
 
